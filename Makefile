@@ -1,0 +1,59 @@
+# Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
+
+APT_PACKAGES := binutils busybox-static ca-certificates e2fsprogs file fio gcc gcc-12 kmod \
+	libc6-dev make patch perl python3-venv qemu-system-x86 sparse xz-utils
+SOURCE_PACKAGE := linux-source-6.12
+SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
+PYTHON := .venv/bin/python
+PYTHON_CODE := fastsync_lab tests
+
+.PHONY: help setup packages build demo test test-unit lint format clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: packages .venv/complete ## install what is needed (apt as root or by sudo, pip into .venv)
+
+packages:
+	@missing=$$(for name in $(APT_PACKAGES); do \
+		dpkg-query -W -f '$${db:Status-Status}\n' $$name 2>/dev/null | grep -qx installed \
+			|| echo $$name; done); \
+	if [ -n "$$missing" ] || [ -z "$$(apt-cache madison $(SOURCE_PACKAGE))" ]; then \
+		$(SUDO) apt-get -q update || exit; \
+	fi; \
+	if [ -n "$$missing" ]; then \
+		echo "installing" $$missing; \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive \
+			apt-get -q -y install --no-install-recommends $$missing; \
+	fi
+
+.venv/complete: requirements.txt | packages
+	@echo "installing Python packages into .venv"
+	@python3 -m venv .venv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+build: setup ## the modules for the newest 6.12.y, ours and stock
+	@./fastsync build
+	@./fastsync build --stock
+
+demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table and one plot
+	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
+
+test: build ## unit tests and tests in the virtual machine
+	@$(PYTHON) -m pytest
+
+test-unit: setup ## only what needs no virtual machine
+	@$(PYTHON) -m pytest tests/unit
+
+lint: setup ## ruff, mypy; checkpatch, sparse and W=1 on kernel/
+	@.venv/bin/ruff check $(PYTHON_CODE)
+	@.venv/bin/ruff format --check $(PYTHON_CODE)
+	@.venv/bin/mypy
+	@$(PYTHON) -m fastsync_lab.lint
+
+format: setup ## let ruff lay out the Python code
+	@.venv/bin/ruff format $(PYTHON_CODE)
+
+clean: ## remove what was built; ./fastsync clean --cache removes the kernels' cache too
+	@rm -rf build

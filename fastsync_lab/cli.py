@@ -1,0 +1,218 @@
+"""The command line: ./fastsync."""
+
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from fastsync_lab.build import Report, build_flashdev, build_modules, fetch_kernel, find_series
+from fastsync_lab.device import load_profile, profile_names
+from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.experiment import experiment_names, run_experiments
+from fastsync_lab.paths import build_dir, cache_dir, repo_root
+from fastsync_lab.report import plot as draw
+from fastsync_lab.report import print_table, write_report
+from fastsync_lab.vm import Vm, VmConfig
+
+EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
+
+app = typer.Typer(
+    name="fastsync",
+    help="fsync() on ext4 at the price of fdatasync(): build the modules, boot them, measure them.",
+    epilog=EXIT_CODES + " `vm` ends with the status of the command that it ran.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+KernelOption = Annotated[
+    str,
+    typer.Option(help="A series, 6.12 (newest cached, else newest served), or a version, 6.12.N."),
+]
+StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
+
+
+@contextmanager
+def progress() -> Iterator[Report]:
+    """Report steps on stderr: a status line on a terminal, plain lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda message: print(f"fastsync: {message}", file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda message: status.update(message)
+
+
+def check_names(kind: str, names: list[str], allowed: list[str]) -> None:
+    """Raise UsageError for a name that is not allowed."""
+    for name in names:
+        if name not in allowed:
+            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
+
+
+@app.command(epilog=EXIT_CODES)
+def build(
+    kernel: KernelOption = "6.12",
+    stock: StockOption = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask apt for a newer kernel first (root or sudo).")
+    ] = False,
+) -> None:
+    """Fetch a stock Debian kernel into the cache and build jbd2.ko and ext4.ko for it.
+
+    The result is build/SERIES/ (build/SERIES-stock/ with --stock). Nothing is installed.
+    """
+    with progress() as report:
+        tree = fetch_kernel(kernel, refresh=refresh, report=report)
+        modules = build_modules(tree, stock=stock, report=report)
+        files = [modules.jbd2, modules.ext4]
+        if not stock:
+            files.append(build_flashdev(tree, report=report))
+    for file in files:
+        print(f"{shown(file)}  for {tree.release}")
+
+
+def shown(path: Path) -> Path:
+    """A path as a message shows it: relative to the repository where it lies inside."""
+    return path.relative_to(repo_root()) if path.is_relative_to(repo_root()) else path
+
+
+@app.command(
+    epilog="Exit status: that of COMMAND; 1 when the guest fails, 2 for bad usage.",
+    context_settings={"allow_interspersed_args": False},
+)
+def vm(
+    command: Annotated[
+        list[str], typer.Argument(help="The command, after --; for a shell's: -- sh -c '…'.")
+    ],
+    kernel: KernelOption = "6.12",
+    stock: StockOption = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Load a device profile ({', '.join(profile_names())}) as $FASTSYNC_DEV."
+        ),
+    ] = None,
+    device_mib: Annotated[int, typer.Option(help="Its capacity in MiB.", min=16)] = 512,
+    real_time: Annotated[
+        bool,
+        typer.Option("--real-time", help="The host's clock (emulated all the same, without KVM)."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
+    ] = None,
+) -> None:
+    """Boot the kernel with these modules and run COMMAND in it, as root, in virtual time.
+
+    The guest sees the host's files; what it writes to them stays in its memory, except in
+    $FASTSYNC_OUT. stdin, stdout, stderr and the exit status pass through.
+
+    Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
+    `sleep 60` is over at once, and a run does not depend on what else the host does.
+    """
+    find_series(kernel)
+    if device is not None:
+        check_names("device profile", [device], profile_names())
+    out_dir = out or build_dir() / "vm-out"
+    with ExitStack() as stack:
+        with progress() as report:
+            tree = fetch_kernel(kernel, report=report)
+            modules = build_modules(tree, stock=stock, report=report)
+            flashdev = build_flashdev(tree, report=report) if device else None
+            if sys.stderr.isatty():  # elsewhere stderr is the command's alone
+                report(f"booting {tree.release}")
+            guest = stack.enter_context(Vm(VmConfig(tree, real_time=real_time), out_dir=out_dir))
+            guest.load_filesystem(modules)
+            if device and flashdev:
+                guest.load_device(load_profile(device), flashdev, capacity_mib=device_mib)
+        status = guest.run_attached(command)
+    raise typer.Exit(status)
+
+
+@app.command(epilog=EXIT_CODES)
+def run(
+    experiments: Annotated[
+        list[str], typer.Argument(help=f"Out of: {', '.join(experiment_names())}.")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick/--full", help="Few repetitions, or all that the README has.")
+    ] = True,
+    kernel: KernelOption = "6.12",
+    device: Annotated[
+        list[str] | None,
+        typer.Option(help="A device profile, may be repeated (default: the experiment's own)."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all results to this file, too.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the results into this PNG.")] = None,
+) -> None:
+    """Run experiments in the virtual machine, print a table, keep JSON under results/."""
+    find_series(kernel)
+    check_names("experiment", experiments, experiment_names())
+    check_names("device profile", device or [], profile_names())
+    with progress() as report:
+        paths = run_experiments(
+            experiments,
+            quick=quick,
+            kernel=kernel,
+            devices=device or None,
+            json_path=json,
+            report=report,
+        )
+    print_table(paths)
+    if plot is not None:
+        draw(paths, plot)
+        print(f"drew {shown(plot.absolute())}")
+
+
+@app.command(epilog=EXIT_CODES)
+def report() -> None:
+    """Draw the plots and the README's table from what lies under results/."""
+    write_report()
+
+
+@app.command(epilog=EXIT_CODES)
+def clean(
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Remove the cache of unpacked kernels as well.")
+    ] = False,
+) -> None:
+    """Remove what was built (build/)."""
+    for folder in (build_dir(), *([cache_dir()] if cache else [])):
+        if folder.exists():
+            shutil.rmtree(folder)
+            print(f"removed {shown(folder)}")
+
+
+def check_command(arguments: list[str]) -> None:
+    """Raise UsageError when the first argument is a command that there is not."""
+    commands = [
+        command.callback.__name__ for command in app.registered_commands if command.callback
+    ]
+    if arguments and not arguments[0].startswith("-"):
+        check_names("command", arguments[:1], commands)
+
+
+def terminate(_signal: int, _frame: FrameType | None) -> None:
+    """Turn a signal that would end us at once into an exception, so that guests are ended too."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line; an error a user can mend is one line on stderr."""
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGHUP, terminate)
+    try:
+        check_command(sys.argv[1:])
+        app(prog_name=app.info.name)
+    except FastsyncError as error:
+        print(f"fastsync: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)

@@ -1,0 +1,28 @@
+"""Where things lie: the repository, the cache of unpacked kernels, build products and results."""
+
+import os
+from pathlib import Path
+
+
+def repo_root() -> Path:
+    """The top of the source tree (the folder that holds ./fastsync)."""
+    return Path(__file__).resolve().parent.parent
+
+
+def cache_dir() -> Path:
+    """Unpacked kernels: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
+    if own := os.environ.get("FASTSYNC_CACHE"):
+        return Path(own).absolute()
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg).absolute() / "fastsync"
+    return Path.home() / ".cache" / "fastsync"
+
+
+def build_dir() -> Path:
+    """Build products, one folder a kernel series."""
+    return repo_root() / "build"
+
+
+def results_dir() -> Path:
+    """Result files (JSON) and plots."""
+    return repo_root() / "results"

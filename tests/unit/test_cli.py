@@ -1,0 +1,112 @@
+"""./fastsync: help, errors and exit statuses, as a user meets them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fastsync_lab import cli, shell
+from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
+
+COMMANDS = ["build", "vm", "run", "report", "clean"]
+
+
+def fastsync(*arguments: str) -> shell.Completed:
+    """Run ./fastsync."""
+    return shell.run([str(repo_root() / "fastsync"), *arguments], check=False, timeout_s=60)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None:
+    result = CliRunner().invoke(cli.app, [*command, "--help"])
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+    assert "Exit status: " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bild"], "no command 'bild': allowed are build, vm, run, report, clean"),
+        (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
+        (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
+        (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),
+        (["run", "x"], "no experiment 'x': allowed are "),
+        (["run", "overwrite", "--device", "x"], "no device profile 'x': allowed are emmc, "),
+    ],
+)
+def test_unknown_names_are_one_line_with_what_is_allowed(
+    arguments: list[str], message: str
+) -> None:
+    done = fastsync(*arguments)
+    assert done.status == 2
+    assert done.stderr.startswith(f"fastsync: {message}")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [["build", "--nonsense"], ["vm"], ["run"]])
+def test_bad_usage_is_status_2(arguments: list[str]) -> None:
+    assert fastsync(*arguments).status == 2
+
+
+def test_options_after_the_command_belong_to_the_guest() -> None:
+    done = fastsync("vm", "--kernel", "x", "ls", "--device", "y")
+    assert done.stderr.startswith("fastsync: no kernel 'x'")
+    done = fastsync("vm", "ls", "--kernel", "x", "--help")
+    assert "Usage" not in done.stdout
+
+
+def test_without_a_venv_there_is_one_clear_line(tmp_path: Path) -> None:
+    script = shutil.copy(repo_root() / "fastsync", tmp_path)
+    done = shell.run([str(script), "--help"], check=False)
+    assert done.status == 1
+    assert done.stderr == "fastsync: run `make setup` first\n"
+
+
+def test_fastsync_runs_from_any_folder_and_by_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(repo_root() / "fastsync")
+    done = shell.run([str(link), "--help"], cwd=tmp_path)
+    assert done.stdout.startswith("Usage: fastsync ")
+
+
+def test_clean_removes_build_and_only_on_request_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, cache = tmp_path / "build", tmp_path / "cache"
+    monkeypatch.setattr(cli, "build_dir", lambda: built)
+    monkeypatch.setattr(cli, "cache_dir", lambda: cache)
+    for folder in (built, cache):
+        folder.mkdir()
+    assert CliRunner().invoke(cli.app, ["clean"]).exit_code == 0
+    assert (built.exists(), cache.exists()) == (False, True)
+    assert CliRunner().invoke(cli.app, ["clean", "--cache"]).exit_code == 0
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"FASTSYNC_CACHE": "/a"}, "/a"),
+        ({"FASTSYNC_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/fastsync"),
+        ({"HOME": "/h"}, "/h/.cache/fastsync"),
+    ],
+)
+def test_cache_folder(
+    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FASTSYNC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cache_dir() == Path(expected)
+
+
+def test_folders_lie_in_the_repository() -> None:
+    assert build_dir() == repo_root() / "build"
+    assert results_dir() == repo_root() / "results"
+    assert os.access(repo_root() / "fastsync", os.X_OK)

@@ -1,0 +1,188 @@
+"""Experiments as data, resuming, and the scripts that run in the guest."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import experiment as lab
+from fastsync_lab.device import profile_names
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.workload import (
+    GuestPaths,
+    Workload,
+    fio_arguments,
+    prepare_script,
+    pristine_amalgamation,
+    run_command,
+    sqlbench_command,
+)
+
+GUEST = GuestPaths(
+    fio="/run/fio", sqlbench={"fsync": "/run/a", "fdatasync": "/run/b"}, statwrite="/run/s.so"
+)
+TOML = """
+title = "t"
+devices = ["nvme"]
+variants = ["stock", "ideal"]
+sweep_variants = ["defer"]
+sweep_ms = [1, 10]
+repetitions = 3
+[quick]
+devices = ["ufs"]
+repetitions = 1
+seconds = 2
+[[workload]]
+name = "w"
+kind = "fio"
+"""
+
+
+@pytest.mark.parametrize("name", lab.experiment_names())
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_experiment_can_be_planned(name: str, quick: bool) -> None:
+    experiment = lab.load_experiment(name, quick=quick)
+    assert set(experiment.devices) <= set(profile_names())
+    assert {"stock", "ideal"} <= {variant.name for variant in experiment.variants}
+    assert experiment.workloads and experiment.repetitions >= 1
+    keys = [lab.cell_key({}, w, v) for w in experiment.workloads for v in experiment.variants]
+    assert len(set(keys)) == len(keys)
+
+
+def test_full_runs_cover_every_profile_and_quick_runs_one() -> None:
+    for name in lab.experiment_names():
+        full = lab.load_experiment(name, quick=False).devices
+        assert full == ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")
+        assert lab.load_experiment(name, quick=True).devices == ("sata-ssd",)
+
+
+def test_quick_rows_replace_the_others_and_a_sweep_is_unfolded() -> None:
+    full = lab.parse_experiment("x", TOML, quick=False)
+    quick = lab.parse_experiment("x", TOML, quick=True)
+    assert (full.devices, full.repetitions, full.workloads[0].seconds) == (("nvme",), 3, 5)
+    assert (quick.devices, quick.repetitions, quick.workloads[0].seconds) == (("ufs",), 1, 2)
+    assert [(v.name, v.interval_ms) for v in full.variants] == [
+        ("stock", None),
+        ("ideal", None),
+        ("defer", 1),
+        ("defer", 10),
+    ]
+    assert (full.file_stem, quick.file_stem) == ("x-full", "x-quick")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ideal"', '"idle"', "no variant 'idle'"),
+        ("repetitions = 3", "repetition = 3", "x.toml"),
+        ('kind = "fio"', 'kind = "fio"\ncolour = 1', "x.toml: .*colour"),
+    ],
+)
+def test_a_wrong_row_is_an_error_that_names_it(old: str, new: str, message: str) -> None:
+    with pytest.raises(FastsyncError, match=message):
+        lab.parse_experiment("x", TOML.replace(old, new), quick=False)
+
+
+def test_an_unknown_experiment_is_an_error_that_lists_the_known() -> None:
+    with pytest.raises(FastsyncError, match="no experiment 'sqllite'; there are interval, "):
+        lab.load_experiment("sqllite", quick=True)
+
+
+def test_mount_options_of_the_variants() -> None:
+    options = {name: variant.mount_options for name, variant in lab.VARIANTS.items()}
+    assert options == {
+        "stock": "defaults",
+        "ideal": "defaults",
+        "off": "defaults",
+        "truncate": "mtime_update=100,mtime_mode=truncate",
+        "defer": "mtime_update=100,mtime_mode=defer",
+    }
+    modules = {name: variant.modules for name, variant in lab.VARIANTS.items()}
+    assert modules["stock"] == modules["ideal"] == "stock"
+    assert modules["off"] == modules["truncate"] == modules["defer"] == "fastsync"
+
+
+def test_a_cell_key_depends_on_everything_that_goes_in() -> None:
+    workload, variant = Workload("w", "fio"), lab.VARIANTS["defer"]
+    keys = {
+        lab.cell_key({"a": 1}, workload, variant),
+        lab.cell_key({"a": 2}, workload, variant),
+        lab.cell_key({"a": 1}, replace(workload, seconds=9), variant),
+        lab.cell_key({"a": 1}, workload, replace(variant, interval_ms=5)),
+    }
+    assert len(keys) == 4
+    assert lab.cell_key({"a": 1}, workload, variant) in keys
+
+
+def test_cells_are_run_with_as_few_module_swaps_as_can_be() -> None:
+    experiment = lab.load_experiment("overwrite", quick=False)
+    order = [modules for modules, _ in lab.by_modules(experiment)]
+    assert order == ["stock", "fastsync"]
+    cells = [pair for _, pairs in lab.by_modules(experiment) for pair in pairs]
+    assert len(cells) == len(experiment.workloads) * len(experiment.variants)
+
+
+def test_what_an_interrupted_run_left_is_kept_by_key(tmp_path: Path) -> None:
+    path = tmp_path / "x.partial.json"
+    assert lab.kept_repetitions(path) == {}
+    path.write_text("{ not json")
+    assert lab.kept_repetitions(path) == {}
+    path.write_text(json.dumps({"cells": [{"key": "k", "repetitions": [{"phases": {}}]}]}))
+    assert lab.kept_repetitions(path) == {"k": [{"phases": {}}]}
+
+
+def test_writing_is_atomic_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "result.json"
+    lab.write_atomically(path, {"a": 1})
+    lab.write_atomically(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 2}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_sections_of_a_scripts_output() -> None:
+    text = f"noise\n{lab.SECTION}a\n1\n2\n{lab.SECTION}b\n"
+    assert lab.sections(text) == {"a": "1\n2\n", "b": ""}
+
+
+@pytest.mark.parametrize("variant", list(lab.VARIANTS.values()), ids=list(lab.VARIANTS))
+@pytest.mark.parametrize(
+    "workload", [Workload("w", "fio", stat_first=True), Workload("s", "sqlite")]
+)
+def test_guest_scripts_are_sound_bash(workload: Workload, variant: lab.Variant) -> None:
+    for script in (lab.cell_script(workload, variant, GUEST), lab.layout_script()):
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert f"-o {variant.mount_options} " in lab.cell_script(workload, variant, GUEST)
+
+
+def test_fio_syncs_after_each_write() -> None:
+    workload = Workload("w", "fio", pattern="write", file_mib=100, seconds=7)
+    assert "--fsync=1" in fio_arguments(workload, "fsync")
+    arguments = fio_arguments(workload, "fdatasync")
+    assert {"--fdatasync=1", "--rw=write", "--filesize=100M", "--runtime=7s"} <= set(arguments)
+    assert "--ioengine=psync" in arguments and "--fsync=1" not in arguments
+
+
+def test_the_shim_is_loaded_only_where_asked_for() -> None:
+    assert "LD_PRELOAD" not in run_command(Workload("w", "fio"), "fsync", GUEST)
+    script = run_command(Workload("w", "fio", stat_first=True), "fsync", GUEST)
+    assert "LD_PRELOAD=/run/s.so /run/fio " in script
+    assert "count=100" in prepare_script(Workload("w", "fio"))
+
+
+def test_sqlbench_is_called_by_its_sync_call() -> None:
+    workload = Workload("s", "sqlite", journal_mode="WAL", operations=5, rows=10)
+    assert run_command(workload, "fdatasync", GUEST).startswith("/run/b item.db WAL 5 10 /sys/")
+
+
+def test_only_one_sqlbench_is_compiled_with_fdatasync() -> None:
+    folder = Path("sqlite")
+    assert "-DHAVE_FDATASYNC=1" in sqlbench_command("fdatasync", folder, Path("out"))
+    plain = sqlbench_command("fsync", folder, Path("out"))
+    assert not any("FDATASYNC" in word for word in plain)
+
+
+def test_another_sqlite_source_is_refused() -> None:
+    with pytest.raises(FastsyncError, match="is not SQLite"):
+        pristine_amalgamation(b"int main;\n")

@@ -1,0 +1,280 @@
+"""Block accounting and latencies, from text as the kernel, e2fsprogs and fio print it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.measure import (
+    DATA,
+    JOURNAL,
+    METADATA,
+    Extent,
+    Layout,
+    Request,
+    account,
+    lost_events,
+    parse_fio,
+    parse_layout,
+    parse_sqlbench,
+    parse_trace,
+    sequential_ratio,
+)
+
+# One stock ext4 fsync of an overwrite: data, descriptor + inode table block, flush, commit block.
+TRACE = """\
+# tracer: nop
+#
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+sh-101 [000] ..... 10.000001: tracing_mark_write: fastsync begin overwrite
+fio-182 [000] ..... 10.000100: block_rq_issue: 259,0 WS 4096 () 2048 + 8 be,0,4 [fio]
+idle-0 [000] ..s1. 10.000150: block_rq_complete: 259,0 WS () 2048 + 8 none,0,0 [0]
+jbd2-77 [000] ..... 10.000200: block_rq_issue: 259,0 WS 8192 () 800 + 16 none,0,0 [jbd2]
+idle-0 [000] ..s1. 10.000260: block_rq_complete: 259,0 WS () 800 + 16 none,0,0 [0]
+kworker-51 [000] ..... 10.000300: block_rq_issue: 259,0 FF 0 () 0 + 0 none,0,0 [kworker]
+idle-0 [000] ..s1. 10.001300: block_rq_complete: 259,0 FF () 18446744073709551615 + 0 none,0,0 [0]
+jbd2-77 [000] ..... 10.001310: block_rq_issue: 259,0 WFS 4096 () 816 + 8 none,0,0 [jbd2]
+idle-0 [000] ..s1. 10.003310: block_rq_complete: 259,0 WFS () 816 + 8 none,0,0 [0]
+sh-101 [000] ..... 10.004000: tracing_mark_write: fastsync end overwrite
+fio-182 [000] ..... 10.005000: block_rq_issue: 259,0 R 4096 () 2048 + 8 be,0,4 [fio]
+"""
+
+DUMPE2FS = """\
+Filesystem features:      has_journal ext_attr
+Block size:               4096
+Journal inode:            8
+
+Group 0: (Blocks 0-32767) csum 0x1234 [ITABLE_ZEROED]
+  Primary superblock at 0, Group descriptors at 1-1
+  Reserved GDT blocks at 2-63
+  Block bitmap at 64 (+64), csum 0x1
+  Inode bitmap at 68 (+68), csum 0x2
+  Inode table at 72-583 (+72)
+  23000 free blocks, 8181 free inodes
+Group 1: (Blocks 32768-65535) csum 0x99 [INODE_UNINIT]
+  Backup superblock at 32768, Group descriptors at 32769-32769
+  Block bitmap at 65 (bg #0 + 65), csum 0x3
+"""
+
+
+def test_trace_gives_requests_with_their_service_times() -> None:
+    trace = parse_trace(TRACE)
+    assert [r.rwbs for r in trace.requests] == ["WS", "WS", "FF", "WFS", "R"]
+    assert [r.service_us for r in trace.requests] == [50, 60, 1000, 2000, None]
+    flush, fua = trace.requests[2], trace.requests[3]
+    assert flush.is_flush and not flush.is_write and flush.sector == 0
+    assert fua.is_fua and fua.is_write and not fua.is_flush
+
+
+def test_phase_leaves_out_what_lies_outside_its_marks() -> None:
+    requests = parse_trace(TRACE).phase("overwrite")
+    assert len(requests) == 4
+    assert not any(r.is_read for r in requests)
+
+
+def test_phase_without_its_marks_is_an_error() -> None:
+    with pytest.raises(FastsyncError, match="no begin and end of phase 'insert'"):
+        parse_trace(TRACE).phase("insert")
+
+
+def test_a_request_issued_again_before_it_completed_counts_once() -> None:
+    lines = TRACE.splitlines()
+    again = lines[4].replace("10.000100", "10.000120")
+    trace = parse_trace("\n".join([*lines[:5], again, *lines[5:]]))
+    assert [(r.sector, r.service_us) for r in trace.requests[:2]] == [(2048, 30), (800, 60)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("CPU:0 [LOST 1234 EVENTS]", "1234 events lost"),
+        ("what is this", "cannot read this line"),
+        (
+            "fio-1 [000] ..... 10.000100: block_rq_issue: nonsense",
+            "cannot read this request",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_trusted_is_an_error(line: str, message: str) -> None:
+    with pytest.raises(FastsyncError, match=message):
+        parse_trace(TRACE + line + "\n")
+
+
+def test_write_with_preflush_is_no_flush() -> None:
+    request = Request(0, "FWFS", 8, 8)
+    assert request.is_write and request.is_fua and not request.is_flush
+    assert not Request(0, "FWS", 8, 8).is_fua
+
+
+def test_layout_of_dumpe2fs_and_debugfs() -> None:
+    layout = parse_layout(DUMPE2FS, "100 101 102 103 \n", "9200 \n9201 9202 \n")
+    # The journal lies inside the inode table here: what starts first wins, so cut it out first.
+    layout_apart = parse_layout(DUMPE2FS.replace("72-583", "72-99"), "100 101 102 103", "9200")
+    assert layout.split(0, 8) == [(METADATA, 8)]
+    assert layout_apart.split(100 * 8, 32) == [(JOURNAL, 32)]
+    assert layout_apart.split(99 * 8, 16) == [(METADATA, 8), (JOURNAL, 8)]
+    assert layout_apart.split(103 * 8, 16) == [(JOURNAL, 8), (DATA, 8)]
+    assert layout.split(9200 * 8, 8) == [(METADATA, 8)]
+    assert layout.split(32768 * 8, 24) == [(METADATA, 16), (DATA, 8)]
+    assert layout.split(584 * 8, 8) == [(DATA, 8)]
+
+
+def test_layout_needs_a_block_size_and_a_journal() -> None:
+    with pytest.raises(FastsyncError, match="no block size"):
+        parse_layout("", "1", "2")
+    with pytest.raises(FastsyncError, match="no blocks of the journal"):
+        parse_layout(DUMPE2FS, "blocks: File not found by ext2_lookup", "2")
+
+
+extents = st.lists(
+    st.builds(
+        lambda start, length, name: Extent(start, start + length, name),
+        st.integers(0, 500),
+        st.integers(1, 80),
+        st.sampled_from([JOURNAL, METADATA]),
+    ),
+    max_size=20,
+)
+
+
+@given(extents, st.integers(0, 600), st.integers(1, 300))
+def test_splitting_loses_and_adds_no_sector(parts: list[Extent], sector: int, sectors: int) -> None:
+    layout = Layout(parts)
+    pieces = layout.split(sector, sectors)
+    assert sum(size for _, size in pieces) == sectors
+    assert all(size > 0 for _, size in pieces)
+    # Each sector alone is of the class that it has inside the request.
+    classes = [name for name, size in pieces for _ in range(size)]
+    assert classes == [layout.split(sector + i, 1)[0][0] for i in range(sectors)]
+
+
+@given(extents, st.integers(0, 600))
+def test_a_sector_has_the_class_of_an_extent_that_covers_it(
+    parts: list[Extent], sector: int
+) -> None:
+    covering = {e.name for e in parts if e.start <= sector < e.end}
+    assert Layout(parts).split(sector, 1)[0][0] in (covering or {DATA})
+
+
+@given(
+    extents,
+    st.lists(
+        st.builds(
+            Request,
+            st.integers(0, 10**6),
+            st.sampled_from(["W", "WS", "WFS", "FF", "R", "D"]),
+            st.integers(0, 600),
+            st.integers(1, 64),
+        )
+    ),
+)
+def test_accounting_conserves_bytes_and_requests(
+    parts: list[Extent], requests: list[Request]
+) -> None:
+    result = account(requests, Layout(parts))
+    writes = [r for r in requests if r.rwbs.startswith("W")]
+    assert result.bytes == sum(r.sectors for r in writes) * 512
+    assert result.requests == len(writes)
+    assert 0 <= result.sequential_ratio <= 1
+
+
+def test_accounting_of_one_fsync() -> None:
+    layout = Layout([Extent(800, 1600, JOURNAL)])
+    result = account(parse_trace(TRACE).phase("overwrite"), layout)
+    assert result.as_json() == {
+        "bytes": {DATA: 4096, JOURNAL: 12288, METADATA: 0},
+        "requests": {DATA: 1, JOURNAL: 2, METADATA: 0},
+        "flushes": 1,
+        "fua": 1,
+        "reads": 0,
+        "discards": 0,
+        "mean_request_kib": 5.3333,
+        "sequential_ratio": 0.0,
+        "mean_write_us": 703.333,
+        "mean_flush_us": 1000.0,
+    }
+    assert result.by_class[JOURNAL].mean_request_kib == 6.0
+    assert result.by_class[METADATA].mean_request_kib == 0.0
+
+
+def test_accounting_of_nothing() -> None:
+    result = account([], Layout([]))
+    assert (result.bytes, result.sequential_ratio, result.mean_request_kib) == (0, 0.0, 0.0)
+
+
+def test_sequential_ratio_counts_bursts_longer_than_128_sectors() -> None:
+    adjacent = [(i * 8, 8) for i in range(17)]  # 136 sectors
+    assert sequential_ratio(adjacent) == 1.0
+    assert sequential_ratio(adjacent[:16]) == 0.0  # 128 is not longer than 128
+    assert sequential_ratio([*adjacent, (5000, 136), (9000, 64)]) == 272 / 336
+    assert sequential_ratio([(0, 129), (500, 1), (501, 128)]) == 1.0
+    assert sequential_ratio([(8, 8), (0, 8)] * 20) == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 200))))
+def test_sequential_ratio_does_not_depend_on_how_a_burst_is_cut(
+    writes: list[tuple[int, int]],
+) -> None:
+    halves = [
+        piece
+        for sector, sectors in writes
+        for piece in [(sector, sectors // 2), (sector + sectors // 2, sectors - sectors // 2)]
+        if piece[1]
+    ]
+    assert sequential_ratio(halves) == sequential_ratio(writes)
+
+
+def test_lost_events_are_added_up() -> None:
+    stats = "entries: 10\noverrun: {}\ncommit overrun: 0\ndropped events: 2\nread events: 0\n"
+    assert lost_events(stats.format(0).replace("2", "0")) == 0
+    assert lost_events(stats.format(5) + stats.format(1)) == 10
+    with pytest.raises(FastsyncError):
+        lost_events("")
+
+
+def fio_job(**changes: Any) -> str:
+    percentile = {"50.000000": 1712128, "99.000000": 4014080}
+    sync = {"lat_ns": {"mean": 1758000.5, "max": 4100000, "percentile": percentile}}
+    job = {"error": 0, "write": {"total_ios": 1044, "iops": 521.48}, "sync": sync}
+    return "fio: some note\n" + json.dumps({"jobs": [job | changes]})
+
+
+def test_fio_json() -> None:
+    assert parse_fio(fio_job()).as_json() == {
+        "operations": 1044,
+        "ops_per_s": 521.48,
+        "mean_ns": 1758000,
+        "p50_ns": 1712128,
+        "p99_ns": 4014080,
+        "max_ns": 4100000,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"jobs": []}', fio_job(sync={}), "fio: died"])
+def test_what_is_no_fio_json_is_an_error(text: str) -> None:
+    with pytest.raises(FastsyncError, match="no result"):
+        parse_fio(text)
+
+
+def test_a_failed_fio_job_is_an_error() -> None:
+    with pytest.raises(FastsyncError, match="error 28"):
+        parse_fio(fio_job(error=28))
+
+
+def test_sqlbench_json() -> None:
+    phase = {
+        "operations": 200,
+        "elapsed_ns": 2_000_000_000,
+        "mean_ns": 9_900_000,
+        "p50_ns": 9_000_000,
+        "p99_ns": 20_000_000,
+        "max_ns": 21_000_000,
+    }
+    latency = parse_sqlbench(json.dumps({"phases": {"update": phase}}))["update"]
+    assert latency.ops_per_s == 100.0
+    assert latency.p99_ns == 20_000_000
+    with pytest.raises(FastsyncError):
+        parse_sqlbench("sqlbench: cannot open")
