@@ -1,0 +1,672 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Coarse-grained mtime update: fsync(2) at the cost of fdatasync(2).
+ *
+ * An overwrite of an allocated block changes nothing in the inode but mtime
+ * and ctime, yet the fsync after it commits a transaction (descriptor, inode
+ * table block, commit block) to make them durable. It is saved only if both
+ * stamps were already there, which in stock ext4 means that two writes fell
+ * into one timer tick. With the mount option mtime_update=N stamps count in
+ * steps of N ms instead. mtime_mode says where the step is taken:
+ *
+ * truncate (Son et al., "Coarse-grained mtime Update for Better fsync()
+ * Performance", SAC'17, algorithm 1): a write stamps the inode with the start
+ * of the N ms interval that it falls into. If both stamps lie in that interval
+ * the inode stays clean, and fsync finds nothing to commit.
+ *
+ *   - Only writes come here: ->update_time of regular files is called by
+ *     file_modified() and file_update_time(). Every other stamp is set by its
+ *     own code and stays exact. fallocate(2) calls file_modified() as well and
+ *     puts its stamps right with ext4_mtime_fallocate().
+ *   - A stamp never goes back. An mtime inside the current interval is kept,
+ *     be it the rounded one or the exact one of create(2) or utimensat(2);
+ *     ctime, which the user cannot set, never decreases. An mtime in any other
+ *     interval, past or future, is replaced as in stock ext4.
+ *   - Two writers may get here at once (shared i_rwsem in direct I/O, page
+ *     faults). Whoever changes a stamp reads the clock under i_lock, so the
+ *     stamps follow the clock.
+ *
+ * defer: stamps are exact in memory and are logged into the running
+ * transaction as ever. But an fsync of a file of which nothing but its stamps
+ * has changed since its last commit does not force that transaction out, as
+ * long as an mtime and a ctime younger than N ms are on disk. Hence after a
+ * crash mtime and ctime may be older than those of the last synced write by
+ * less than N ms, and everything else is as in stock ext4. atime is a stamp
+ * here, too, because with relatime the first read after each write sets it. It
+ * waits together with the other two, never alone: a file that is only read has
+ * no young mtime, and its fsync commits.
+ *
+ * What fsync has to commit, in both modes:
+ *
+ *   - i_mtime_info.attr_tid is the transaction to commit if stamps do not
+ *     count. It moves together with i_sync_tid, except for an update that was
+ *     proved to log stamps alone. The proof has two parts. The handle claims
+ *     it by its type, which only ext4_dirty_inode() gives, and only if the
+ *     dirtier said that fdatasync does not need the change; utimensat(2) does
+ *     not say so. And the raw inode differs in its stamps alone, compared
+ *     under i_raw_lock; so a change of mode, owner, size, flags or blocks that
+ *     travels along is seen. A change outside the raw inode (xattr, inline
+ *     data, extent blocks) has a handle of another type. Whoever is in doubt
+ *     commits.
+ *   - A write moves i_version only if somebody has queried it since it last
+ *     moved. That shows in the raw inode, so it commits.
+ *   - The stamps known to be durable are those of the last transaction that
+ *     logged this inode and has committed, whoever asked for the commit, or of
+ *     the last fsync that committed. The pair (logged_tid, logged) changes
+ *     under i_raw_lock while the handle is open: when logged_tid is committed,
+ *     stamps not older than logged are on disk. ext4_mtime_begin_sync() takes
+ *     the pair, and the commit of its tid turns it into "durable". That also
+ *     tells what a fast commit, which leaves its transaction running, has made
+ *     durable: without it truncate would repeat the fast commit at each fsync.
+ *   - An inode read from disk has no durable stamps, and attr_tid of the
+ *     running transaction: it commits once.
+ *   - Journalled data moves i_datasync_tid alone; in stock ext4 the stamp that
+ *     comes with it moves i_sync_tid. So the later of the two counts.
+ *
+ * Without a journal fsync and fdatasync of ext4 do the same work, so there is
+ * nothing for defer to save, while truncate saves the inode table write.
+ *
+ * Locking: i_lock and i_raw_lock are leaf locks here. The policy is one word,
+ * read once per call: an update or fsync under way during remount takes the
+ * old policy or the new one. attr_tid is kept while the option is off, too, so
+ * that it can be switched on at any time; stamps logged meanwhile are unknown,
+ * which makes those on record too old, and the next fsync commit.
+ */
+
+#include <linux/fs.h>
+#include <linux/fs_parser.h>
+#include <linux/iversion.h>
+#include <linux/seq_file.h>
+#include <linux/sysfs.h>
+#include <linux/time64.h>
+
+#include "ext4.h"
+#include "ext4_jbd2.h"
+#include "mtime_round.h"
+
+/* Range and default are the paper's. The tick bounds what is of use below. */
+#define EXT4_MTIME_MIN_MS	1
+#define EXT4_MTIME_MAX_MS	1000
+#define EXT4_MTIME_DEFAULT_MS	100
+
+/* No file can have it: ext4 timestamps begin in 1901. */
+#define EXT4_MTIME_NEVER	S64_MIN
+
+static unsigned int ext4_mtime_policy(const struct inode *inode)
+{
+	return READ_ONCE(EXT4_SB(inode->i_sb)->s_mtime.policy);
+}
+
+/*
+ * Mount options
+ */
+
+/**
+ * ext4_mtime_parse_interval - take mtime_update or mtime_update=N
+ * @opts: options seen so far, changed only if the interval is valid
+ * @param: a flag, or a string with the interval in ms as typed
+ *
+ * Return: 0, or -EINVAL and a message.
+ */
+int ext4_mtime_parse_interval(struct ext4_mtime_options *opts,
+			      const struct fs_parameter *param)
+{
+	unsigned int interval_ms = EXT4_MTIME_DEFAULT_MS;
+
+	if (param->type == fs_value_is_string &&
+	    (kstrtouint(param->string, 10, &interval_ms) ||
+	     interval_ms < EXT4_MTIME_MIN_MS ||
+	     interval_ms > EXT4_MTIME_MAX_MS)) {
+		ext4_msg(NULL, KERN_ERR,
+			 "mtime_update=%s: the interval must be a whole number of milliseconds from %d to %d",
+			 param->string, EXT4_MTIME_MIN_MS, EXT4_MTIME_MAX_MS);
+		return -EINVAL;
+	}
+	opts->interval_ms = interval_ms;
+	opts->interval_given = true;
+	return 0;
+}
+
+/**
+ * ext4_mtime_parse_mode - take mtime_mode=truncate or mtime_mode=defer
+ * @opts: options seen so far, changed only if the mode is valid
+ * @param: a string with the mode as typed, or a flag, which is no mode
+ *
+ * Return: 0, or -EINVAL and a message.
+ */
+int ext4_mtime_parse_mode(struct ext4_mtime_options *opts,
+			  const struct fs_parameter *param)
+{
+	static const char * const modes[] = { "truncate", "defer" };
+	const char *arg = param->type == fs_value_is_string ?
+		param->string : "";
+	int mode = match_string(modes, ARRAY_SIZE(modes), arg);
+
+	if (mode < 0) {
+		ext4_msg(NULL, KERN_ERR,
+			 "mtime_mode=%s: the mode must be truncate or defer",
+			 arg);
+		return -EINVAL;
+	}
+	opts->defer = mode;
+	opts->mode_given = true;
+	return 0;
+}
+
+/**
+ * ext4_mtime_parse_off - take un_mtime_update
+ * @opts: options seen so far; what they said of mtime is taken back
+ */
+void ext4_mtime_parse_off(struct ext4_mtime_options *opts)
+{
+	*opts = (struct ext4_mtime_options) { .interval_given = true };
+}
+
+static unsigned int ext4_mtime_merge(unsigned int policy,
+				     const struct ext4_mtime_options *opts)
+{
+	if (opts->interval_given)
+		policy = opts->interval_ms |
+			(opts->interval_ms ? policy & EXT4_MTIME_DEFER : 0);
+	if (opts->mode_given) {
+		policy &= ~EXT4_MTIME_DEFER;
+		if (opts->defer)
+			policy |= EXT4_MTIME_DEFER;
+	}
+	return policy;
+}
+
+/**
+ * ext4_mtime_check_options - do the options go together?
+ * @sbi: holds what is in force, from a mount or from the superblock's defaults
+ * @opts: what is asked for now
+ *
+ * Return: 0, or -EINVAL and a message if a mode is given without mtime_update.
+ */
+int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
+			     const struct ext4_mtime_options *opts)
+{
+	unsigned int policy = ext4_mtime_merge(sbi->s_mtime.policy, opts);
+
+	if (opts->mode_given && !(policy & EXT4_MTIME_INTERVAL_MS)) {
+		ext4_msg(NULL, KERN_ERR,
+			 "mtime_mode=%s: needs mtime_update or mtime_update=%d...%d",
+			 opts->defer ? "defer" : "truncate",
+			 EXT4_MTIME_MIN_MS, EXT4_MTIME_MAX_MS);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/**
+ * ext4_mtime_apply_options - put checked options into force
+ * @sbi: the file system
+ * @opts: what is asked for; what it does not mention stays as it is
+ */
+void ext4_mtime_apply_options(struct ext4_sb_info *sbi,
+			      const struct ext4_mtime_options *opts)
+{
+	WRITE_ONCE(sbi->s_mtime.policy,
+		   ext4_mtime_merge(sbi->s_mtime.policy, opts));
+}
+
+/**
+ * ext4_mtime_show_options - print what is in force, if anything is
+ * @seq: /proc/mounts or the options file
+ * @sbi: the file system
+ * @sep: what to print before each option
+ */
+void ext4_mtime_show_options(struct seq_file *seq,
+			     const struct ext4_sb_info *sbi, char sep)
+{
+	unsigned int policy = READ_ONCE(sbi->s_mtime.policy);
+
+	if (policy & EXT4_MTIME_INTERVAL_MS)
+		seq_printf(seq, "%cmtime_update=%u%cmtime_mode=%s", sep,
+			   policy & EXT4_MTIME_INTERVAL_MS, sep,
+			   policy & EXT4_MTIME_DEFER ? "defer" : "truncate");
+}
+
+/*
+ * State of a file system and of an inode
+ */
+
+/**
+ * ext4_mtime_init_sb - allocate the counters
+ * @sbi: the file system
+ *
+ * Return: 0 or -ENOMEM; ext4_mtime_destroy_sb() is right after both.
+ */
+int ext4_mtime_init_sb(struct ext4_sb_info *sbi)
+{
+	struct ext4_mtime_sb *ms = &sbi->s_mtime;
+	int err;
+
+	err = percpu_counter_init(&ms->updates_done, 0, GFP_KERNEL);
+	if (!err)
+		err = percpu_counter_init(&ms->updates_skipped, 0, GFP_KERNEL);
+	if (!err)
+		err = percpu_counter_init(&ms->commits_avoided, 0, GFP_KERNEL);
+	return err;
+}
+
+/**
+ * ext4_mtime_destroy_sb - free the counters
+ * @sbi: the file system
+ */
+void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi)
+{
+	struct ext4_mtime_sb *ms = &sbi->s_mtime;
+
+	percpu_counter_destroy(&ms->updates_done);
+	percpu_counter_destroy(&ms->updates_skipped);
+	percpu_counter_destroy(&ms->commits_avoided);
+}
+
+/**
+ * ext4_mtime_show_counter - ->show() of a counter in /sys/fs/ext4/DEV
+ * @counter: the percpu_counter
+ * @buf: the page to print into
+ *
+ * Return: number of bytes printed.
+ */
+ssize_t ext4_mtime_show_counter(void *counter, char *buf)
+{
+	return sysfs_emit(buf, "%lld\n", percpu_counter_sum(counter));
+}
+
+/**
+ * ext4_mtime_init_inode - prepare a newly allocated inode
+ * @ei: the inode, of which nothing is known yet
+ */
+void ext4_mtime_init_inode(struct ext4_inode_info *ei)
+{
+	static const struct ext4_mtime_stamps never = {
+		.atime_ns = EXT4_MTIME_NEVER,
+		.mtime_ns = EXT4_MTIME_NEVER,
+		.ctime_ns = EXT4_MTIME_NEVER,
+	};
+
+	ei->i_mtime_info = (struct ext4_mtime_inode) {
+		.logged = never,
+		.durable = never,
+	};
+}
+
+/*
+ * Stamping
+ */
+
+/*
+ * What generic_update_time() does once the stamps are set, but i_version moves
+ * only for those who look.
+ */
+static void ext4_mtime_mark_dirty(struct inode *inode, int updated)
+{
+	struct ext4_mtime_sb *ms = &EXT4_SB(inode->i_sb)->s_mtime;
+	int dirty_flags = 0;
+
+	if (updated) {
+		dirty_flags = inode->i_sb->s_flags & SB_LAZYTIME ?
+			I_DIRTY_TIME : I_DIRTY_SYNC;
+		percpu_counter_inc(&ms->updates_done);
+	} else {
+		percpu_counter_inc(&ms->updates_skipped);
+		WRITE_ONCE(EXT4_I(inode)->i_mtime_info.skipped, true);
+	}
+	if (IS_I_VERSION(inode) && inode_maybe_inc_iversion(inode, false))
+		dirty_flags |= I_DIRTY_SYNC;
+	if (dirty_flags)
+		__mark_inode_dirty(inode, dirty_flags);
+}
+
+/*
+ * The start of an interval as this file system can store it: inodes of 128
+ * bytes have whole seconds, and ext4 ends in 2446.
+ */
+static struct timespec64 ext4_mtime_interval_start(struct inode *inode,
+						   struct timespec64 t,
+						   unsigned int interval_ms)
+{
+	return timestamp_truncate(ext4_mtime_round(t, interval_ms), inode);
+}
+
+/* Which stamps does a write at time @now change? */
+static int ext4_mtime_stale(struct inode *inode, struct timespec64 now,
+			    unsigned int interval_ms, struct timespec64 *start)
+{
+	struct timespec64 mtime = inode_get_mtime(inode);
+	struct timespec64 ctime = inode_get_ctime(inode);
+	int stale = 0;
+
+	*start = ext4_mtime_interval_start(inode, now, interval_ms);
+	mtime = ext4_mtime_interval_start(inode, mtime, interval_ms);
+	if (!timespec64_equal(&mtime, start))
+		stale |= S_MTIME;
+	if (timespec64_compare(&ctime, start) < 0)
+		stale |= S_CTIME;
+	return stale;
+}
+
+static void ext4_truncate_update_time(struct inode *inode,
+				      unsigned int interval_ms)
+{
+	struct timespec64 start;
+	int stale;
+
+	stale = ext4_mtime_stale(inode, current_time(inode), interval_ms,
+				 &start);
+	if (stale) {
+		spin_lock(&inode->i_lock);
+		stale = ext4_mtime_stale(inode, current_time(inode),
+					 interval_ms, &start);
+		if (stale & S_MTIME)
+			inode_set_mtime_to_ts(inode, start);
+		if (stale & S_CTIME)
+			inode_set_ctime_to_ts(inode, start);
+		spin_unlock(&inode->i_lock);
+	}
+	ext4_mtime_mark_dirty(inode, stale);
+}
+
+static void ext4_defer_update_time(struct inode *inode)
+{
+	struct timespec64 mtime = inode_get_mtime(inode);
+	struct timespec64 ctime = inode_get_ctime(inode);
+	struct timespec64 now = inode_set_ctime_current(inode);
+	int updated = 0;
+
+	if (!timespec64_equal(&now, &ctime))
+		updated |= S_CTIME;
+	if (!timespec64_equal(&now, &mtime)) {
+		inode_set_mtime_to_ts(inode, now);
+		updated |= S_MTIME;
+	}
+	ext4_mtime_mark_dirty(inode, updated);
+}
+
+/**
+ * ext4_update_time - ->update_time() of regular files
+ * @inode: the file
+ * @flags: S_* of what is out of date
+ *
+ * Context: a write has access to the mount; i_rwsem may be held exclusive,
+ * shared or not at all (page fault). Starts a handle.
+ * Return: 0
+ */
+int ext4_update_time(struct inode *inode, int flags)
+{
+	unsigned int policy = ext4_mtime_policy(inode);
+
+	if (likely(!policy) || flags & S_ATIME)
+		generic_update_time(inode, flags);
+	else if (policy & EXT4_MTIME_DEFER)
+		ext4_defer_update_time(inode);
+	else
+		ext4_truncate_update_time(inode,
+					  policy & EXT4_MTIME_INTERVAL_MS);
+	return 0;
+}
+
+/**
+ * ext4_mtime_fallocate - give a file the exact stamps of fallocate(2)
+ * @file: has just gone through file_modified(), which took it for a write
+ *
+ * Context: i_rwsem held exclusive, mount write access held.
+ */
+void ext4_mtime_fallocate(struct file *file)
+{
+	struct inode *inode = file_inode(file);
+	unsigned int policy = ext4_mtime_policy(inode);
+
+	if (likely(!policy) || policy & EXT4_MTIME_DEFER)
+		return;
+	if (IS_NOCMTIME(inode) || file->f_mode & FMODE_NOCMTIME)
+		return;
+	generic_update_time(inode, S_MTIME | S_CTIME | S_VERSION);
+}
+
+/*
+ * Logging
+ */
+
+/**
+ * ext4_mtime_handle_type - type of the handle for ext4_dirty_inode()
+ * @inode: the inode to be logged
+ * @dirty_flags: I_DIRTY_* from __mark_inode_dirty()
+ *
+ * Return: EXT4_HT_STAMPS if the option is on and the dirtier says that
+ * fdatasync does not need the change, else EXT4_HT_INODE.
+ */
+int ext4_mtime_handle_type(struct inode *inode, int dirty_flags)
+{
+	if (likely(!ext4_mtime_policy(inode)) ||
+	    dirty_flags & I_DIRTY_DATASYNC || !S_ISREG(inode->i_mode))
+		return EXT4_HT_INODE;
+	return EXT4_HT_STAMPS;
+}
+
+static size_t ext4_mtime_raw_size(struct inode *inode)
+{
+	return min_t(size_t, sizeof(struct ext4_inode),
+		     EXT4_INODE_SIZE(inode->i_sb));
+}
+
+/* Do two raw inodes differ in their stamps and the checksum alone? */
+static bool ext4_mtime_same_but_stamps(struct ext4_inode *before,
+				       const struct ext4_inode *after,
+				       size_t size)
+{
+	before->i_atime = after->i_atime;
+	before->i_mtime = after->i_mtime;
+	before->i_ctime = after->i_ctime;
+	before->i_checksum_lo = after->i_checksum_lo;
+	if (size > EXT4_GOOD_OLD_INODE_SIZE) {
+		before->i_atime_extra = after->i_atime_extra;
+		before->i_mtime_extra = after->i_mtime_extra;
+		before->i_ctime_extra = after->i_ctime_extra;
+		before->i_checksum_hi = after->i_checksum_hi;
+	}
+	return !memcmp(before, after, size);
+}
+
+static bool ext4_mtime_committed(struct inode *inode, tid_t tid)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	return tid_geq(READ_ONCE(journal->j_commit_sequence), tid);
+}
+
+/* What is logged becomes durable once its transaction has committed. */
+static void ext4_mtime_settle(struct inode *inode, struct ext4_mtime_inode *mi)
+{
+	lockdep_assert_held(&EXT4_I(inode)->i_raw_lock);
+
+	if (mi->logged.mtime_ns != EXT4_MTIME_NEVER &&
+	    ext4_mtime_committed(inode, mi->logged_tid))
+		mi->durable = mi->logged;
+}
+
+static void ext4_mtime_log(handle_t *handle, struct inode *inode,
+			   const struct ext4_inode *raw_inode)
+{
+	struct ext4_mtime_inode *mi = &EXT4_I(inode)->i_mtime_info;
+	struct timespec64 atime, mtime, ctime;
+
+	atime = EXT4_INODE_GET_XTIME_VAL(i_atime, inode, raw_inode);
+	mtime = EXT4_INODE_GET_XTIME_VAL(i_mtime, inode, raw_inode);
+	ctime = EXT4_INODE_GET_XTIME_VAL(i_ctime, inode, raw_inode);
+
+	ext4_mtime_settle(inode, mi);
+	mi->logged.atime_ns = timespec64_to_ns(&atime);
+	mi->logged.mtime_ns = timespec64_to_ns(&mtime);
+	mi->logged.ctime_ns = timespec64_to_ns(&ctime);
+	mi->logged_tid = handle->h_transaction->t_tid;
+}
+
+/**
+ * ext4_mtime_begin_fill - before the raw inode is filled in
+ * @handle: what the inode is logged under
+ * @inode: the inode
+ * @raw_inode: its raw inode in the buffer
+ * @before: where to keep the raw inode, if need be
+ *
+ * Context: i_raw_lock held.
+ * Return: whether the handle claims to log stamps alone.
+ */
+bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
+			   const struct ext4_inode *raw_inode,
+			   struct ext4_inode *before)
+{
+	if (likely(!ext4_handle_valid(handle) ||
+		   handle->h_type != EXT4_HT_STAMPS))
+		return false;
+	memcpy(before, raw_inode, ext4_mtime_raw_size(inode));
+	return true;
+}
+
+/**
+ * ext4_mtime_end_fill - after the raw inode has been filled in
+ * @handle: what the inode is logged under
+ * @inode: the inode
+ * @raw_inode: its raw inode in the buffer
+ * @before: what ext4_mtime_begin_fill() kept
+ * @stamps_only: what ext4_mtime_begin_fill() returned
+ *
+ * Context: i_raw_lock held since ext4_mtime_begin_fill(), handle open.
+ * Return: whether the claim is true.
+ */
+bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
+			 const struct ext4_inode *raw_inode,
+			 struct ext4_inode *before, bool stamps_only)
+{
+	if (unlikely(ext4_mtime_policy(inode)) && ext4_handle_valid(handle))
+		ext4_mtime_log(handle, inode, raw_inode);
+	return stamps_only &&
+		ext4_mtime_same_but_stamps(before, raw_inode,
+					   ext4_mtime_raw_size(inode));
+}
+
+/**
+ * ext4_mtime_update_fsync_trans - note that stamps alone have been logged
+ * @handle: what they have been logged under
+ * @inode: the inode
+ *
+ * ext4_update_inode_fsync_trans() for an update that fsync may defer.
+ */
+void ext4_mtime_update_fsync_trans(handle_t *handle, struct inode *inode)
+{
+	if (!is_handle_aborted(handle))
+		EXT4_I(inode)->i_sync_tid = handle->h_transaction->t_tid;
+}
+
+/*
+ * Syncing
+ */
+
+static tid_t ext4_mtime_later(tid_t a, tid_t b)
+{
+	return tid_gt(a, b) ? a : b;
+}
+
+/* May a crash at time @now leave these stamps in place of newer ones? */
+static bool ext4_mtime_recent(const struct ext4_mtime_stamps *stamps,
+			      s64 now_ns, unsigned int interval_ms)
+{
+	s64 oldest_ns = now_ns - (s64)interval_ms * NSEC_PER_MSEC;
+
+	return stamps->mtime_ns > oldest_ns && stamps->mtime_ns <= now_ns &&
+	       stamps->ctime_ns > oldest_ns && stamps->ctime_ns <= now_ns;
+}
+
+static bool ext4_mtime_equal(const struct ext4_mtime_stamps *a,
+			     const struct ext4_mtime_stamps *b)
+{
+	return a->atime_ns == b->atime_ns && a->mtime_ns == b->mtime_ns &&
+	       a->ctime_ns == b->ctime_ns;
+}
+
+/* Take what fsync would make durable; may it leave the stamps alone? */
+static bool ext4_mtime_take_logged(struct inode *inode, unsigned int policy,
+				   struct ext4_mtime_sync *sync)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
+	bool settled = false;
+
+	spin_lock(&ei->i_raw_lock);
+	if (mi->logged.mtime_ns != EXT4_MTIME_NEVER) {
+		ext4_mtime_settle(inode, mi);
+		settled = ext4_mtime_equal(&mi->durable, &mi->logged) ||
+			(policy & EXT4_MTIME_DEFER &&
+			 ext4_mtime_recent(&mi->durable, ktime_get_real_ns(),
+					   policy & EXT4_MTIME_INTERVAL_MS));
+		sync->tid = ext4_mtime_later(sync->tid, mi->logged_tid);
+		sync->stamps = mi->logged;
+		sync->tracked = true;
+	}
+	spin_unlock(&ei->i_raw_lock);
+	return settled;
+}
+
+/**
+ * ext4_mtime_begin_sync - choose the transaction that fsync has to commit
+ * @inode: the file, its data written and waited for
+ * @datasync: fdatasync(2)
+ * @sync: the choice; to be handed to ext4_mtime_end_sync()
+ *
+ * Context: journalled file system.
+ */
+void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
+			   struct ext4_mtime_sync *sync)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
+	unsigned int policy = ext4_mtime_policy(inode);
+	tid_t attr_tid;
+	bool avoided;
+
+	sync->tracked = false;
+	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
+	if (likely(!policy) || datasync)
+		return;
+
+	/* A write left its stamps alone: stock ext4 would commit them here. */
+	avoided = READ_ONCE(mi->skipped);
+	if (avoided)
+		WRITE_ONCE(mi->skipped, false);
+
+	sync->tid = ext4_mtime_later(sync->tid, ei->i_datasync_tid);
+	if (ext4_mtime_take_logged(inode, policy, sync)) {
+		attr_tid = ext4_mtime_later(READ_ONCE(mi->attr_tid),
+					    ei->i_datasync_tid);
+		if (tid_gt(sync->tid, attr_tid)) {
+			avoided |= !ext4_mtime_committed(inode, sync->tid);
+			sync->tid = attr_tid;
+			sync->tracked = false;
+		}
+	}
+	if (avoided && ext4_mtime_committed(inode, sync->tid))
+		percpu_counter_inc(&EXT4_SB(inode->i_sb)->s_mtime.commits_avoided);
+}
+
+/**
+ * ext4_mtime_end_sync - the chosen transaction has been committed
+ * @inode: the file
+ * @sync: the choice that ext4_mtime_begin_sync() made
+ * @err: what the commit returned
+ *
+ * A fast commit does not move j_commit_sequence, so ext4_mtime_settle() would
+ * not see it.
+ */
+void ext4_mtime_end_sync(struct inode *inode,
+			 const struct ext4_mtime_sync *sync, int err)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+
+	if (likely(!sync->tracked) || err)
+		return;
+	spin_lock(&ei->i_raw_lock);
+	ei->i_mtime_info.durable = sync->stamps;
+	spin_unlock(&ei->i_raw_lock);
+}

@@ -1,0 +1,81 @@
+"""One guest for all VM tests; each test leaves a clean kernel log or fails."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import shell
+from fastsync_lab.build import KernelTree, ModuleSet, build_flashdev, build_modules, fetch_kernel
+from fastsync_lab.device import load_profile
+from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from tests.vm.guestfs import CAPACITY_MIB, GuestFs
+
+KERNEL = "6.12"
+
+
+@pytest.fixture(scope="session")
+def tree() -> KernelTree:
+    return fetch_kernel(KERNEL)
+
+
+@pytest.fixture(scope="session")
+def modules(tree: KernelTree) -> ModuleSet:
+    return build_modules(tree)
+
+
+@pytest.fixture(scope="session")
+def stock_modules(tree: KernelTree) -> ModuleSet:
+    return build_modules(tree, stock=True)
+
+
+@pytest.fixture(scope="session")
+def flashdev(tree: KernelTree) -> Path:
+    return build_flashdev(tree)
+
+
+@pytest.fixture(scope="session")
+def vm(tree: KernelTree) -> Iterator[Vm]:
+    with Vm(VmConfig(tree)) as machine:
+        yield machine
+
+
+@pytest.fixture(scope="session")
+def fsops(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the guest finds the fsops program."""
+    program = tmp_path_factory.mktemp("fsops") / "fsops"
+    source = Path(__file__).with_name("fsops.c")
+    shell.run(["gcc", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-static",
+               "-o", str(program), str(source)])  # fmt: skip
+    return vm.stage(str(program))
+
+
+@pytest.fixture
+def fs(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """Our modules and a uniform 100 us device, nothing mounted before or after."""
+    device = prepare(vm, modules, flashdev)
+    yield GuestFs(vm, fsops, device)
+    vm.run("umount -q /mnt", check=False)
+
+
+def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
+    """Load a module pair and the device, unless they are loaded already; the device's name."""
+    marker = "/run/loaded-modules"
+    if vm.run(f"cat {marker}", check=False).stdout != modules.name:
+        vm.load_filesystem(modules)
+        vm.run(f"printf %s {modules.name} >{marker}")
+    if vm.run("[ -b /dev/flash0 ]", check=False).status != 0:
+        vm.load_device(load_profile("uniform-100us"), flashdev, capacity_mib=CAPACITY_MIB)
+    return "/dev/flash0"
+
+
+@pytest.fixture(autouse=True)
+def clean_kernel_log(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test after which the guest's kernel log shows a WARN, BUG or ext4 error."""
+    if "vm" not in request.fixturenames:
+        yield
+        return
+    machine: Vm = request.getfixturevalue("vm")
+    machine.kernel_log()
+    yield
+    assert check_kernel_log(machine.kernel_log()) == []

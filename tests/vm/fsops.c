@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+/*
+ * fsops FILE OP...: do one thing after another to a file, without a pause in
+ * between, and say what can be seen. The VM tests are written in these words:
+ *
+ *   open create opendirect      open for read and write; create is exclusive
+ *   write dwrite mwrite swrite awrite uwrite
+ *                               overwrite the first 4 KiB: write(2), O_DIRECT,
+ *                               mmap, splice, Linux AIO, io_uring
+ *   overwrite:BYTES             write(2) from the start
+ *   append owrite               4 KiB at the end; write(2) with RWF_SYNC
+ *   fsync fdatasync msync sync syncfs
+ *   sleep:MS align:MS           wait; wait for the start of the next interval
+ *   utimens:SEC,NSEC            set mtime, leave atime
+ *   utimensnow                  set both to the time of day
+ *   chmod:OCTAL chown:UID setxattr:NAME=VALUE truncate:SIZE rename:NEW link:NEW
+ *   falloc:MODE,OFFSET,LENGTH   flags:HEX (FS_IOC_SETFLAGS)   read
+ *   stat                        prints "stat" and JSON: ns since the epoch
+ *   io                          prints "io" and JSON: writes, sectors and
+ *                               flushes that $FASTSYNC_DEV has done so far
+ *   crash:NEW                   copies what is on the medium of $FASTSYNC_DEV
+ *                               at this instant to the file NEW
+ *   clock                       prints "clock" and JSON: the kernel's stamp
+ *                               clock and the time of day in ns
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/fs.h>
+#include <linux/io_uring.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BLOCK 4096
+#define NS_PER_MS 1000000LL
+#define NS_PER_S 1000000000LL
+
+static const char *path;
+static int fd = -1;
+static char *block;
+
+static void need(int ok, const char *what)
+{
+	if (!ok)
+		err(1, "%s", what);
+}
+
+static long long ns(struct timespec t)
+{
+	return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+static long long clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return ns(t);
+}
+
+static void sleep_ns(long long duration)
+{
+	struct timespec t = { duration / NS_PER_S, duration % NS_PER_S };
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+static void reopen(int flags)
+{
+	if (fd >= 0)
+		close(fd);
+	fd = open(path, O_RDWR | flags, 0644);
+	need(fd >= 0, "open");
+}
+
+static void op_open(char *arg) { reopen(0); }
+static void op_create(char *arg) { reopen(O_CREAT | O_EXCL); }
+static void op_opendirect(char *arg) { reopen(O_DIRECT); }
+
+static void op_write(char *arg)
+{
+	need(pwrite(fd, block, BLOCK, 0) == BLOCK, "pwrite");
+}
+
+static void op_overwrite(char *arg)
+{
+	need(pwrite(fd, block, atoi(arg), 0) == atoi(arg), "pwrite");
+}
+
+static void op_dwrite(char *arg)
+{
+	int direct = open(path, O_RDWR | O_DIRECT);
+
+	need(direct >= 0, "open O_DIRECT");
+	need(pwrite(direct, block, BLOCK, 0) == BLOCK, "pwrite O_DIRECT");
+	close(direct);
+}
+
+static void op_mwrite(char *arg)
+{
+	char *map = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	need(map != MAP_FAILED, "mmap");
+	memcpy(map, block, BLOCK);
+	munmap(map, BLOCK);
+}
+
+static void op_msync(char *arg)
+{
+	char *map = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	need(map != MAP_FAILED, "mmap");
+	need(!msync(map, BLOCK, MS_SYNC), "msync");
+	munmap(map, BLOCK);
+}
+
+static void op_swrite(char *arg)
+{
+	off64_t offset = 0;
+	int ends[2];
+
+	need(!pipe(ends), "pipe");
+	need(write(ends[1], block, BLOCK) == BLOCK, "write to pipe");
+	need(splice(ends[0], NULL, fd, &offset, BLOCK, 0) == BLOCK, "splice");
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void op_awrite(char *arg)
+{
+	struct iocb cb = {
+		.aio_lio_opcode = IOCB_CMD_PWRITE,
+		.aio_buf = (uintptr_t)block,
+		.aio_nbytes = BLOCK,
+	};
+	struct iocb *list = &cb;
+	aio_context_t context = 0;
+	struct io_event event;
+
+	cb.aio_fildes = open(path, O_RDWR | O_DIRECT);
+	need((int)cb.aio_fildes >= 0, "open O_DIRECT");
+	need(!syscall(SYS_io_setup, 1, &context), "io_setup");
+	need(syscall(SYS_io_submit, context, 1, &list) == 1, "io_submit");
+	need(syscall(SYS_io_getevents, context, 1, 1, &event, NULL) == 1, "io_getevents");
+	errno = -event.res;
+	need(event.res == BLOCK, "AIO write");
+	syscall(SYS_io_destroy, context);
+	close(cb.aio_fildes);
+}
+
+static void op_uwrite(char *arg)
+{
+	struct io_uring_params p = {};
+	struct io_uring_sqe *sqes;
+	struct io_uring_cqe *cqe;
+	char *sq, *cq;
+	int ring = syscall(SYS_io_uring_setup, 1, &p);
+
+	need(ring >= 0, "io_uring_setup");
+	sq = mmap(NULL, p.sq_off.array + p.sq_entries * sizeof(__u32), PROT_READ | PROT_WRITE,
+		  MAP_SHARED | MAP_POPULATE, ring, IORING_OFF_SQ_RING);
+	cq = mmap(NULL, p.cq_off.cqes + p.cq_entries * sizeof(*cqe), PROT_READ | PROT_WRITE,
+		  MAP_SHARED | MAP_POPULATE, ring, IORING_OFF_CQ_RING);
+	sqes = mmap(NULL, p.sq_entries * sizeof(*sqes), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_POPULATE, ring, IORING_OFF_SQES);
+	need(sq != MAP_FAILED && cq != MAP_FAILED && sqes != MAP_FAILED, "mmap of the ring");
+	sqes[0] = (struct io_uring_sqe) {
+		.opcode = IORING_OP_WRITE, .fd = fd, .addr = (uintptr_t)block, .len = BLOCK,
+	};
+	((__u32 *)(sq + p.sq_off.array))[0] = 0;
+	__atomic_store_n((__u32 *)(sq + p.sq_off.tail), 1, __ATOMIC_RELEASE);
+	need(syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1,
+	     "io_uring_enter");
+	cqe = (struct io_uring_cqe *)(cq + p.cq_off.cqes);
+	errno = -cqe->res;
+	need(cqe->res == BLOCK, "io_uring write");
+	close(ring);
+}
+
+static void op_append(char *arg)
+{
+	struct stat st;
+
+	need(!fstat(fd, &st), "fstat");
+	need(pwrite(fd, block, BLOCK, st.st_size) == BLOCK, "append");
+}
+
+static void op_owrite(char *arg)
+{
+	struct iovec vec = { block, BLOCK };
+
+	need(pwritev2(fd, &vec, 1, 0, RWF_SYNC) == BLOCK, "pwritev2 RWF_SYNC");
+}
+
+static void op_read(char *arg)
+{
+	char sink[BLOCK];
+
+	need(pread(fd, sink, 1, 0) == 1, "pread");
+}
+
+static void op_fsync(char *arg) { need(!fsync(fd), "fsync"); }
+static void op_fdatasync(char *arg) { need(!fdatasync(fd), "fdatasync"); }
+static void op_sync(char *arg) { sync(); }
+static void op_syncfs(char *arg) { need(!syncfs(fd), "syncfs"); }
+static void op_sleep(char *arg) { sleep_ns(atoll(arg) * NS_PER_MS); }
+
+static void op_align(char *arg)
+{
+	long long interval = atoll(arg) * NS_PER_MS;
+	long long start = clock_ns(CLOCK_REALTIME) / interval * interval + interval;
+
+	/* The stamp clock lags behind by up to a tick. */
+	while (clock_ns(CLOCK_REALTIME_COARSE) < start)
+		sleep_ns(NS_PER_MS / 2);
+}
+
+static void op_utimens(char *arg)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
+	char *end;
+
+	times[1].tv_sec = strtoll(arg, &end, 10);
+	times[1].tv_nsec = atol(end + 1);
+	need(!futimens(fd, times), "futimens");
+}
+
+static void op_utimensnow(char *arg) { need(!futimens(fd, NULL), "futimens"); }
+static void op_chmod(char *arg) { need(!fchmod(fd, strtol(arg, NULL, 8)), "fchmod"); }
+static void op_chown(char *arg) { need(!fchown(fd, atoi(arg), -1), "fchown"); }
+static void op_truncate(char *arg) { need(!ftruncate(fd, atoll(arg)), "ftruncate"); }
+static void op_rename(char *arg) { need(!rename(path, arg), "rename"); path = arg; }
+static void op_link(char *arg) { need(!link(path, arg), "link"); }
+
+static void op_setxattr(char *arg)
+{
+	char *value = strchr(arg, '=');
+
+	*value++ = '\0';
+	need(!fsetxattr(fd, arg, value, strlen(value), 0), "fsetxattr");
+}
+
+static void op_falloc(char *arg)
+{
+	long long offset, length;
+	int mode;
+
+	need(sscanf(arg, "%d,%lld,%lld", &mode, &offset, &length) == 3, "falloc");
+	need(!fallocate(fd, mode, offset, length), "fallocate");
+}
+
+static void op_flags(char *arg)
+{
+	int old, flags = strtol(arg, NULL, 16);
+
+	need(!ioctl(fd, FS_IOC_GETFLAGS, &old), "FS_IOC_GETFLAGS");
+	flags |= old;
+	need(!ioctl(fd, FS_IOC_SETFLAGS, &flags), "FS_IOC_SETFLAGS");
+}
+
+static void op_stat(char *arg)
+{
+	struct stat st;
+
+	need(!stat(path, &st), "stat");
+	printf("stat {\"ino\": %llu, \"mode\": %u, \"uid\": %u, \"size\": %lld, \"atime_ns\": %lld, "
+	       "\"mtime_ns\": %lld, \"ctime_ns\": %lld}\n", (unsigned long long)st.st_ino,
+	       st.st_mode & 07777, st.st_uid, (long long)st.st_size, ns(st.st_atim),
+	       ns(st.st_mtim), ns(st.st_ctim));
+}
+
+static void op_io(char *arg)
+{
+	unsigned long long f[17] = {};
+	char name[64], line[512];
+	FILE *file;
+	char *word;
+
+	snprintf(name, sizeof(name), "/sys/block/%s/stat", getenv("FASTSYNC_DEV") + strlen("/dev/"));
+	file = fopen(name, "r");
+	need(file && fgets(line, sizeof(line), file), name);
+	fclose(file);
+	word = strtok(line, " \n");
+	for (int i = 0; word && i < 17; i++, word = strtok(NULL, " \n"))
+		f[i] = strtoull(word, NULL, 10);
+	printf("io {\"writes\": %llu, \"sectors\": %llu, \"flushes\": %llu}\n", f[4], f[6], f[15]);
+}
+
+static void op_crash(char *arg)
+{
+	const size_t chunk = 1 << 20;
+	char *buffer = aligned_alloc(BLOCK, chunk);
+	int from = open(getenv("FASTSYNC_DEV"), O_RDONLY | O_DIRECT);
+	int to = open(arg, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ssize_t n;
+
+	need(buffer && from >= 0 && to >= 0, "open for crash");
+	while ((n = read(from, buffer, chunk)) > 0)
+		need(write(to, buffer, n) == n, "write crash image");
+	need(n == 0, "read the device");
+	free(buffer);
+	close(from);
+	close(to);
+}
+
+static void op_clock(char *arg)
+{
+	printf("clock {\"stamp_ns\": %lld, \"time_ns\": %lld}\n",
+	       clock_ns(CLOCK_REALTIME_COARSE), clock_ns(CLOCK_REALTIME));
+}
+
+#define OP(name) { #name, op_##name }
+static const struct {
+	const char *name;
+	void (*function)(char *arg);
+} ops[] = {
+	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
+	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(read), OP(fsync), OP(fdatasync), OP(msync),
+	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
+	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
+	OP(crash), OP(clock),
+};
+
+static void perform(char *word)
+{
+	char *arg = strchr(word, ':');
+
+	if (arg)
+		*arg++ = '\0';
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+		if (!strcmp(ops[i].name, word)) {
+			ops[i].function(arg);
+			return;
+		}
+	errx(2, "no such op: %s", word);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3)
+		errx(2, "usage: fsops FILE OP...");
+	path = argv[1];
+	block = aligned_alloc(BLOCK, BLOCK);
+	for (int i = 2; i < argc; i++) {
+		/* Each overwrite has contents of its own. */
+		memset(block, 'a' + i % 26, BLOCK);
+		perform(argv[i]);
+	}
+	return 0;
+}

@@ -1,0 +1,148 @@
+"""What the VM tests say of a file system in the guest: make it, mount it, use it, crash it."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fastsync_lab.vm import GuestResult, Vm
+
+MNT = "/mnt"
+FILE = f"{MNT}/f"
+CRASH_IMAGE = "/dev/shm/crash.img"
+CAPACITY_MIB = 32
+MS = 10**6
+# Nothing but fsync may commit while a test looks.
+NO_PERIODIC_COMMIT = "commit=300"
+
+Event = dict[str, int]
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """An inode as debugfs shows it on the medium, after e2fsck has replayed the journal."""
+
+    text: str
+
+    def _stamp_ns(self, name: str) -> int:
+        match = re.search(rf"^\s*{name}: 0x([0-9a-f]{{8}})(?::([0-9a-f]{{8}}))?", self.text, re.M)
+        assert match, f"no {name} in {self.text}"
+        extra = int(match[2] or "0", 16)
+        seconds = int(match[1], 16)
+        seconds = (seconds ^ 0x80000000) - 0x80000000 + ((extra & 3) << 32)
+        return seconds * 10**9 + (extra >> 2)
+
+    @property
+    def mtime_ns(self) -> int:
+        return self._stamp_ns("mtime")
+
+    @property
+    def ctime_ns(self) -> int:
+        return self._stamp_ns("ctime")
+
+    @property
+    def atime_ns(self) -> int:
+        return self._stamp_ns("atime")
+
+    @property
+    def mode(self) -> int:
+        return self._number(r"Mode:\s+(\d+)", 8)
+
+    @property
+    def size(self) -> int:
+        return self._number(r"Size: (\d+)")
+
+    @property
+    def uid(self) -> int:
+        return self._number(r"User:\s+(\d+)")
+
+    @property
+    def links(self) -> int:
+        return self._number(r"Links: (\d+)")
+
+    @property
+    def flags(self) -> int:
+        return self._number(r"Flags: 0x([0-9a-f]+)", 16)
+
+    def _number(self, pattern: str, base: int = 10) -> int:
+        match = re.search(pattern, self.text)
+        assert match, f"no {pattern} in {self.text}"
+        return int(match[1], base)
+
+
+class GuestFs:
+    """One ext4 on the guest's modelled device. Every failing command raises FastsyncError."""
+
+    def __init__(self, vm: Vm, fsops: str, device: str) -> None:
+        self.vm = vm
+        self.fsops_path = fsops
+        self.device = device
+
+    def mkfs(self, options: str = "") -> None:
+        self.vm.run(
+            f"umount -q {MNT}; wipefs -qa {self.device}; "
+            f"mkfs.ext4 -qF -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 {options} "
+            f"{self.device}"
+        )
+
+    def mount(self, options: str = "", *, check: bool = True) -> GuestResult:
+        flag = f"-o {shlex.quote(options)}" if options else ""
+        return self.vm.run(f"mount -t ext4 {flag} {self.device} {MNT}", check=check)
+
+    def remount(self, options: str, *, check: bool = True) -> GuestResult:
+        # Not by device and folder: that would make mount(8) add options of its own.
+        return self.vm.run(f"mount -i -o remount,{shlex.quote(options)} {MNT}", check=check)
+
+    def umount(self) -> None:
+        self.vm.run(f"umount {MNT}")
+
+    def shown_options(self) -> list[str]:
+        """The options of the mounted file system in /proc/mounts."""
+        line = self.vm.run(f"grep ' {MNT} ' /proc/mounts").stdout
+        return line.split()[3].split(",")
+
+    def counter(self, name: str) -> int:
+        node = self.device.removeprefix("/dev/")
+        return int(self.vm.run(f"cat /sys/fs/ext4/{node}/mtime_{name}").stdout)
+
+    @contextmanager
+    def mounted(self, options: str = "", *, mkfs: str = "") -> Iterator[None]:
+        """A new file system, mounted; unmounted and found sound by e2fsck at the end."""
+        self.mkfs(mkfs)
+        self.mount(options)
+        try:
+            yield
+        finally:
+            self.umount()
+        self.vm.run(f"e2fsck -fn {self.device}")
+
+    def ops(self, *words: str, file: str = FILE) -> list[Event]:
+        """Run the fsops program; what its stat, io and clock ops printed, in order."""
+        command = shlex.join([self.fsops_path, file, *words])
+        out = self.vm.run(command).stdout
+        return [json.loads(line.split(" ", 1)[1]) for line in out.splitlines()]
+
+    def prepare(self, *words: str) -> None:
+        """A file of 64 KiB that is wholly on disk, journal committed, and older than a second."""
+        self.vm.run(f"dd if=/dev/zero of={FILE} bs=4k count=16 conv=fsync status=none; sync")
+        self.ops("open", "sleep:1100", *words)
+
+    def crashed(self, path: str = "/f") -> OnDisk:
+        """The inode on the medium at the `crash` op, its journal replayed by e2fsck."""
+        text = self.vm.run(
+            f"e2fsck -fy {CRASH_IMAGE} >/dev/shm/fsck.log 2>&1; [ $? -le 1 ] || exit 9; "
+            f"e2fsck -fn {CRASH_IMAGE} >/dev/shm/fsck.log 2>&1 || exit 8; "
+            f"debugfs -R {shlex.quote('stat ' + path)} {CRASH_IMAGE} 2>/dev/null"
+        ).stdout
+        return OnDisk(text)
+
+
+CRASH = f"crash:{CRASH_IMAGE}"
+
+
+def written_kib(events: list[Event]) -> int:
+    """KiB that the device was told to write between the last two `io` ops."""
+    before, after = [event for event in events if "sectors" in event][-2:]
+    return (after["sectors"] - before["sectors"]) // 2

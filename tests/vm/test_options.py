@@ -1,0 +1,175 @@
+"""mtime_update, un_mtime_update and mtime_mode: at mount, at remount, from the superblock."""
+
+import pytest
+
+from tests.vm.guestfs import GuestFs
+
+DEFAULT = ["mtime_update=100", "mtime_mode=truncate"]
+
+
+def in_force(fs: GuestFs) -> list[str]:
+    return [option for option in fs.shown_options() if option.startswith("mtime")]
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("", []),
+        ("mtime_update", DEFAULT),
+        ("mtime_update=1", ["mtime_update=1", "mtime_mode=truncate"]),
+        ("mtime_update=1000", ["mtime_update=1000", "mtime_mode=truncate"]),
+        ("mtime_update,mtime_mode=truncate", DEFAULT),
+        ("mtime_mode=defer,mtime_update=20", ["mtime_update=20", "mtime_mode=defer"]),
+        ("mtime_update=20,mtime_update", DEFAULT),
+        ("mtime_update,un_mtime_update", []),
+        ("un_mtime_update", []),
+        ("un_mtime_update,mtime_update", DEFAULT),
+        ("mtime_update,mtime_mode=defer,un_mtime_update,mtime_update", DEFAULT),
+    ],
+)
+def test_mount(fs: GuestFs, options: str, shown: list[str]) -> None:
+    with fs.mounted(options):
+        assert in_force(fs) == shown
+
+
+RANGE = "from 1 to 1000"
+MODES = "truncate or defer"
+BAD = [
+    ("mtime_update=0", "mtime_update=0", RANGE),
+    ("mtime_update=1001", "mtime_update=1001", RANGE),
+    ("mtime_update=-1", "mtime_update=-1", RANGE),
+    ("mtime_update=abc", "mtime_update=abc", RANGE),
+    ("mtime_update=10x", "mtime_update=10x", RANGE),
+    ("mtime_update=0x10", "mtime_update=0x10", RANGE),
+    ("mtime_update=4294967297", "mtime_update=4294967297", RANGE),
+    ("mtime_update=", "mtime_update=:", RANGE),
+    ("mtime_update,mtime_mode=x", "mtime_mode=x", MODES),
+    ("mtime_update,mtime_mode=", "mtime_mode=:", MODES),
+    ("mtime_update,mtime_mode", "mtime_mode=:", MODES),
+]
+ORPHANED_MODES = [
+    ("mtime_mode=defer", "mtime_mode=defer", "needs mtime_update"),
+    ("mtime_mode=truncate", "mtime_mode=truncate", "needs mtime_update"),
+    ("mtime_update,un_mtime_update,mtime_mode=defer", "mtime_mode=defer", "needs mtime_update"),
+]
+
+
+def fails_with(fs: GuestFs, flags: str, options: str, names: str, allowed: str) -> None:
+    """mount(2) says EINVAL, and the kernel log names the option and what it may be."""
+    fs.vm.kernel_log()
+    # mount(8) exits with 32 for any failure: strace-free, Python's mount(2) gives the errno.
+    result = fs.vm.run(
+        f"strerror=$(LC_ALL=C mount -i -t ext4 {flags}{options!r} {fs.device} /mnt 2>&1); "
+        f"status=$?; echo \"$strerror\"; [ $status = 32 ]"
+    )
+    assert "wrong fs type, bad option" in result.stdout or "bad option" in result.stdout
+    log = fs.vm.kernel_log()
+    assert names in log and allowed in log
+
+
+@pytest.mark.parametrize(("options", "names", "allowed"), BAD + ORPHANED_MODES)
+def test_bad_option_fails_the_mount(
+    fs: GuestFs, options: str, names: str, allowed: str
+) -> None:
+    fs.mkfs()
+    fails_with(fs, "-o ", options, names, allowed)
+    assert fs.vm.run("grep -c ' /mnt ' /proc/mounts", check=False).stdout.strip() == "0"
+
+
+@pytest.mark.parametrize(("options", "names", "allowed"), BAD)
+def test_bad_remount_changes_nothing(
+    fs: GuestFs, options: str, names: str, allowed: str
+) -> None:
+    with fs.mounted("mtime_update=70,mtime_mode=defer"):
+        before = fs.shown_options()
+        fails_with(fs, "-o remount,noatime,", options, names, allowed)
+        assert fs.shown_options() == before
+
+
+def test_remount_that_fails_later_restores_the_options(fs: GuestFs) -> None:
+    """The mtime options are sound, another one is refused after they have been applied."""
+    with fs.mounted("mtime_update=70,mtime_mode=defer"):
+        before = fs.shown_options()
+        result = fs.remount("mtime_update=10,mtime_mode=truncate,nombcache", check=False)
+        assert result.status != 0
+        assert fs.shown_options() == before
+
+
+def test_remount(fs: GuestFs) -> None:
+    steps = [
+        ("mtime_update=30", ["mtime_update=30", "mtime_mode=truncate"]),
+        ("mtime_mode=defer", ["mtime_update=30", "mtime_mode=defer"]),
+        ("mtime_update=60", ["mtime_update=60", "mtime_mode=defer"]),
+        ("noatime", ["mtime_update=60", "mtime_mode=defer"]),
+        ("un_mtime_update", []),
+        ("mtime_update", DEFAULT),
+    ]
+    with fs.mounted():
+        for options, shown in steps:
+            fs.remount(options)
+            assert in_force(fs) == shown
+
+
+def test_mode_alone_is_refused_at_remount_of_stock_behaviour(fs: GuestFs) -> None:
+    with fs.mounted():
+        fails_with(fs, "-o remount,", "mtime_mode=defer", "mtime_mode=defer", "needs mtime_update")
+        assert in_force(fs) == []
+
+
+def test_superblock_defaults(fs: GuestFs) -> None:
+    fs.mkfs()
+    # tune2fs takes one option (it splits its own at commas), debugfs takes several.
+    fs.vm.run(f"debugfs -wR 'ssv mount_opts mtime_update=40,mtime_mode=defer' {fs.device}")
+    for options, shown in [
+        ("", ["mtime_update=40", "mtime_mode=defer"]),
+        ("mtime_update=50", ["mtime_update=50", "mtime_mode=defer"]),
+        ("mtime_mode=truncate", ["mtime_update=40", "mtime_mode=truncate"]),
+        ("un_mtime_update", []),
+    ]:
+        fs.mount(options)
+        assert in_force(fs) == shown
+        fs.umount()
+
+
+def test_superblock_default_by_tune2fs(fs: GuestFs) -> None:
+    fs.mkfs()
+    fs.vm.run(f"tune2fs -E mount_opts=mtime_update=40 {fs.device}")
+    fs.mount()
+    assert in_force(fs) == ["mtime_update=40", "mtime_mode=truncate"]
+
+
+def test_bad_superblock_default_is_reported_and_ignored(fs: GuestFs) -> None:
+    """As stock ext4 does with any default option that it cannot parse."""
+    fs.mkfs()
+    fs.vm.run(f"tune2fs -E mount_opts=mtime_update=0 {fs.device}")
+    fs.mount()
+    assert in_force(fs) == []
+    log = fs.vm.kernel_log()
+    assert "mtime_update=0" in log and "failed to parse options in superblock" in log
+
+
+def test_counters_and_feature_file(fs: GuestFs) -> None:
+    with fs.mounted():
+        assert [fs.counter(n) for n in ("updates_done", "updates_skipped", "commits_avoided")] == [
+            0,
+            0,
+            0,
+        ]
+        fs.prepare("write", "fsync")
+        assert fs.counter("updates_done") == 0, "counted though the option is off"
+        assert fs.vm.run("cat /sys/fs/ext4/features/mtime_update").stdout == "supported\n"
+
+
+def test_switching_on_and_off_at_work(fs: GuestFs) -> None:
+    """Each state behaves as its own right after the remount, on a file that stays open and dirty."""
+    with fs.mounted("commit=300"):
+        fs.prepare()
+        for options, exact in [
+            ("mtime_update=1000", False),
+            ("mtime_mode=defer", True),
+            ("un_mtime_update", True),
+            ("mtime_update=1000", False),
+        ]:
+            fs.remount(options)
+            (stamp,) = fs.ops("open", "align:1000", "sleep:40", "write", "fsync", "stat")
+            assert (stamp["mtime_ns"] % 10**9 != 0) == exact
