@@ -364,20 +364,29 @@ def assemble(tree: KernelTree, source: Path, *, stock: bool) -> None:
     for filesystem in FILESYSTEMS:
         folder = source / "fs" / filesystem
         shutil.copytree(tree.source_dir / "fs" / filesystem, folder)
-        if stock:
-            continue
-        strict = []
-        for file in overlay_files(filesystem):
-            if (folder / file.name).exists():
-                raise FastsyncError(f"kernel/{filesystem}/{file.name} would replace a kernel file")
-            shutil.copy(file, folder)
-            if file.suffix == ".c":
-                strict.append(f"CFLAGS_{file.stem}.o += -Werror\n")
-        with (folder / "Makefile").open("a") as makefile:
-            makefile.writelines(strict)
+        if not stock:
+            add_overlay(filesystem, folder)
     if not stock:
         for patch in glue_patches(tree.series):
             apply_patch(patch, source, tree)
+        for filesystem in FILESYSTEMS:
+            forbid_warnings(filesystem, source / "fs" / filesystem)
+
+
+def add_overlay(filesystem: str, folder: Path) -> None:
+    """Copy our new files of a file system beside the kernel's; none may take the place of one."""
+    for file in overlay_files(filesystem):
+        if (folder / file.name).exists():
+            raise FastsyncError(f"kernel/{filesystem}/{file.name} would replace a kernel file")
+        shutil.copy(file, folder)
+
+
+def forbid_warnings(filesystem: str, folder: Path) -> None:
+    """Make a compiler's warning about one of our files an error."""
+    with (folder / "Makefile").open("a") as makefile:
+        for file in overlay_files(filesystem):
+            if file.suffix == ".c":
+                makefile.write(f"CFLAGS_{file.stem}.o += -Werror\n")
 
 
 def sync_sources(fresh: Path, target: Path) -> None:

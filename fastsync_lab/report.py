@@ -368,11 +368,12 @@ def describe_environment(result: Mapping[str, Any]) -> str:
 
 
 def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; the first column is text, the others are numbers."""
-    rule = ["---", *["---:"] * (len(head) - 1)]
+    """A table in Markdown; the first two columns are text, the others are numbers."""
+    rule = ["---", "---", *["---:"] * (len(head) - 2)]
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines])
 
 
+README_PHASES = ("overwrite", "update")
 README_HEAD = (
     "device",
     "workload",
@@ -423,16 +424,20 @@ def sweep_markdown(rows: Sequence[Row]) -> str:
 
 
 def readme_text(compared: Sequence[Mapping[str, Any]], swept: Sequence[Mapping[str, Any]]) -> str:
-    """The README's figures. Raises FastsyncError when a result lacks one of the four variants."""
+    """The README's figures: of SQLite's phases only the updates, the others are much the same.
+
+    Raises FastsyncError when a result lacks one of the four variants.
+    """
     parts: list[str] = []
     for experiment in dict.fromkeys(result["experiment"] for result in compared):
         mine = [result for result in compared if result["experiment"] == experiment]
         lines = []
-        for (_, device, name), cells in grouped(rows_of(mine)).items():
+        rows = [row for row in rows_of(mine) if row.phase in README_PHASES]
+        for (_, device, name), cells in grouped(rows).items():
             if missing := [v for v in COMPARED[:4] if v not in cells]:
                 raise FastsyncError(f"{experiment} on {device} lacks variant {missing[0]}")
             lines.append(readme_line(device, name, cells))
-        repetitions = min(row.repetitions for row in rows_of(mine))
+        repetitions = min(row.repetitions for row in rows)
         title = f"**{mine[0]['title']}** ({count(repetitions, 'run')} each)"
         parts += [title, markdown(README_HEAD, lines)]
     if swept:
@@ -527,7 +532,7 @@ def bars_bytes(axes: "Axes", names: Sequence[str], groups: Sequence[Cells]) -> N
             bottom = [low + high for low, high in zip(bottom, heights, strict=True)]
         for place, top in zip(places, bottom, strict=True):
             axes.annotate(
-                variant,
+                LABELS.get(variant, variant),
                 (place, top),
                 ha="center",
                 va="bottom",
@@ -563,6 +568,9 @@ def lines_sweep(speed: "Axes", volume: "Axes", rows: Sequence[Row]) -> None:
                 axes.axhline(value, color=COLORS[row.variant], linestyle=":", label=name)
     for axes, text in ((speed, "operations/s"), (volume, "KiB written per operation")):
         axes.set_xscale("log")
+        ticks = sorted({row.interval_ms for row in rows if row.interval_ms})
+        axes.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
+        axes.set_xticks([], minor=True)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("mtime interval, ms")
         axes.set_ylabel(text)

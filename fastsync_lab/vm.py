@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -173,8 +174,8 @@ class Vm:
     ) -> None:
         self.config = config
         self._stop = stop or threading.Event()
-        self._folder = Path(tempfile.mkdtemp(prefix="fastsync-"))
-        self.out_dir = (out_dir or self._folder / "out").absolute()
+        self._folder: Path | None = None
+        self._out_dir = out_dir
         self._process: subprocess.Popen[bytes] | None = None
         self._console: Console | None = None
         self._ports: dict[str, socket.socket] = {}
@@ -211,13 +212,23 @@ class Vm:
         for port in self._ports.values():
             port.close()
         self._ports.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def out_dir(self) -> Path:
+        """The host's side of $FASTSYNC_OUT; there once the guest has booted."""
+        if self._out_dir is None:
+            raise FastsyncError("the guest was not started")
+        return self._out_dir
 
     def _boot(self) -> None:
-        self.out_dir.mkdir(parents=True, exist_ok=True)
+        folder = self._folder = Path(tempfile.mkdtemp(prefix="fastsync-"))
+        self._out_dir = (self._out_dir or folder / "out").absolute()
+        self._out_dir.mkdir(parents=True, exist_ok=True)
         agent = Path(__file__).parent / "guest" / "agent.sh"
-        servers = {name: listen(self._folder / name) for name in ("fastsync", *ATTACHED_STREAMS)}
-        argv = virtme_command(self.config, agent, self.out_dir, self._folder)
+        servers = {name: listen(folder / name) for name in ("fastsync", *ATTACHED_STREAMS)}
+        argv = virtme_command(self.config, agent, self._out_dir, folder)
         self._process = spawn(argv, stderr=subprocess.PIPE)
         self._console = Console(self._process)
         deadline = time.monotonic() + BOOT_TIMEOUT_S
@@ -228,11 +239,9 @@ class Vm:
             raise FastsyncError("the guest's agent did not say that it is ready")
 
     def _power_off(self, process: subprocess.Popen[bytes]) -> None:
-        try:
+        with suppress(OSError, subprocess.TimeoutExpired):  # kill() follows
             self._ports["fastsync"].sendall(b"off\n")
             process.wait(timeout=SHUTDOWN_TIMEOUT_S)
-        except (OSError, subprocess.TimeoutExpired):
-            return  # kill() follows
 
     # --- the channel ---------------------------------------------------------------------------
 

@@ -180,7 +180,7 @@ def prepare_script(workload: Workload) -> str:
     return (
         f"fallocate -l {workload.file_mib}M file\n"
         f"dd if=/dev/zero of=file bs=1M count={workload.file_mib} oflag=direct "
-        "conv=notrunc,fsync status=none\n"
+        "conv=notrunc,fsync 2>&1\n"
         f"sync; sleep {SETTLE_S}"
     )
 

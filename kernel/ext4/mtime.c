@@ -34,7 +34,10 @@
  * less than N ms, and everything else is as in stock ext4. atime is a stamp
  * here, too, because with relatime the first read after each write sets it. It
  * waits together with the other two, never alone: a file that is only read has
- * no young mtime, and its fsync commits.
+ * no young mtime, and its fsync commits. Shortly before the stamps on disk get
+ * too old an fsync starts a commit without waiting for it, which the flushes of
+ * the next ones carry along (fs/jbd2/carrier.c): a file that is synced all the
+ * time never waits for a commit of stamps at all.
  *
  * What fsync has to commit, in both modes:
  *
@@ -52,10 +55,11 @@
  *     moved. That shows in the raw inode, so it commits.
  *   - The stamps known to be durable are those of the last transaction that
  *     logged this inode and has committed, whoever asked for the commit, or of
- *     the last fsync that committed. The pair (logged_tid, logged) changes
- *     under i_raw_lock while the handle is open: when logged_tid is committed,
- *     stamps not older than logged are on disk. ext4_mtime_begin_sync() takes
- *     the pair, and the commit of its tid turns it into "durable". That also
+ *     the last fsync that committed. "logged" changes under i_raw_lock while
+ *     the handle is open: when its transaction has committed, stamps not older
+ *     than it are on disk. A transaction starts only when the one before is
+ *     committing, so two of them are kept apart. ext4_mtime_begin_sync() takes
+ *     "logged", and the commit of its tid turns it into "durable". That also
  *     tells what a fast commit, which leaves its transaction running, has made
  *     durable: without it truncate would repeat the fast commit at each fsync.
  *   - An inode read from disk has no durable stamps, and attr_tid of the
@@ -73,6 +77,7 @@
  * which makes those on record too old, and the next fsync commit.
  */
 
+#include <linux/blkdev.h>
 #include <linux/fs.h>
 #include <linux/fs_parser.h>
 #include <linux/iversion.h>
@@ -83,11 +88,18 @@
 #include "ext4.h"
 #include "ext4_jbd2.h"
 #include "mtime_round.h"
+#include "../jbd2/carrier.h"
 
 /* Range and default are the paper's. The tick bounds what is of use below. */
 #define EXT4_MTIME_MIN_MS	1
 #define EXT4_MTIME_MAX_MS	1000
 #define EXT4_MTIME_DEFAULT_MS	100
+
+/*
+ * Start the carried commit when a fifth of the interval is left. It takes about
+ * four fsyncs: at the default interval, enough for a device that flushes in 5 ms.
+ */
+#define EXT4_MTIME_LEAD_SHARE	5
 
 /* No file can have it: ext4 timestamps begin in 1901. */
 #define EXT4_MTIME_NEVER	S64_MIN
@@ -264,6 +276,15 @@ void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi)
 }
 
 /**
+ * ext4_mtime_journal_loaded - the file system has got its journal
+ * @sbi: the file system
+ */
+void ext4_mtime_journal_loaded(struct ext4_sb_info *sbi)
+{
+	sbi->s_mtime.carrier = jbd2_carrier_attach(sbi->s_journal);
+}
+
+/**
  * ext4_mtime_show_counter - ->show() of a counter in /sys/fs/ext4/DEV
  * @counter: the percpu_counter
  * @buf: the page to print into
@@ -281,16 +302,12 @@ ssize_t ext4_mtime_show_counter(void *counter, char *buf)
  */
 void ext4_mtime_init_inode(struct ext4_inode_info *ei)
 {
-	static const struct ext4_mtime_stamps never = {
-		.atime_ns = EXT4_MTIME_NEVER,
-		.mtime_ns = EXT4_MTIME_NEVER,
-		.ctime_ns = EXT4_MTIME_NEVER,
-	};
+	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
 
-	ei->i_mtime_info = (struct ext4_mtime_inode) {
-		.logged = never,
-		.durable = never,
-	};
+	memset(mi, 0, sizeof(*mi));
+	mi->logged.stamps.mtime_ns = EXT4_MTIME_NEVER;
+	mi->committing.stamps.mtime_ns = EXT4_MTIME_NEVER;
+	mi->durable.mtime_ns = EXT4_MTIME_NEVER;
 }
 
 /*
@@ -477,20 +494,31 @@ static bool ext4_mtime_committed(struct inode *inode, tid_t tid)
 	return tid_geq(READ_ONCE(journal->j_commit_sequence), tid);
 }
 
+static bool ext4_mtime_is_durable(struct inode *inode,
+				  const struct ext4_mtime_logged *logged)
+{
+	return logged->stamps.mtime_ns != EXT4_MTIME_NEVER &&
+		ext4_mtime_committed(inode, logged->tid);
+}
+
 /* What is logged becomes durable once its transaction has committed. */
 static void ext4_mtime_settle(struct inode *inode, struct ext4_mtime_inode *mi)
 {
 	lockdep_assert_held(&EXT4_I(inode)->i_raw_lock);
 
-	if (mi->logged.mtime_ns != EXT4_MTIME_NEVER &&
-	    ext4_mtime_committed(inode, mi->logged_tid))
-		mi->durable = mi->logged;
+	if (ext4_mtime_is_durable(inode, &mi->committing)) {
+		mi->durable = mi->committing.stamps;
+		mi->committing.stamps.mtime_ns = EXT4_MTIME_NEVER;
+	}
+	if (ext4_mtime_is_durable(inode, &mi->logged))
+		mi->durable = mi->logged.stamps;
 }
 
 static void ext4_mtime_log(handle_t *handle, struct inode *inode,
 			   const struct ext4_inode *raw_inode)
 {
 	struct ext4_mtime_inode *mi = &EXT4_I(inode)->i_mtime_info;
+	tid_t tid = handle->h_transaction->t_tid;
 	struct timespec64 atime, mtime, ctime;
 
 	atime = EXT4_INODE_GET_XTIME_VAL(i_atime, inode, raw_inode);
@@ -498,10 +526,12 @@ static void ext4_mtime_log(handle_t *handle, struct inode *inode,
 	ctime = EXT4_INODE_GET_XTIME_VAL(i_ctime, inode, raw_inode);
 
 	ext4_mtime_settle(inode, mi);
-	mi->logged.atime_ns = timespec64_to_ns(&atime);
-	mi->logged.mtime_ns = timespec64_to_ns(&mtime);
-	mi->logged.ctime_ns = timespec64_to_ns(&ctime);
-	mi->logged_tid = handle->h_transaction->t_tid;
+	if (mi->logged.tid != tid)
+		mi->committing = mi->logged;
+	mi->logged.tid = tid;
+	mi->logged.stamps.atime_ns = timespec64_to_ns(&atime);
+	mi->logged.stamps.mtime_ns = timespec64_to_ns(&mtime);
+	mi->logged.stamps.ctime_ns = timespec64_to_ns(&ctime);
 }
 
 /**
@@ -569,14 +599,14 @@ static tid_t ext4_mtime_later(tid_t a, tid_t b)
 	return tid_gt(a, b) ? a : b;
 }
 
-/* May a crash at time @now leave these stamps in place of newer ones? */
-static bool ext4_mtime_recent(const struct ext4_mtime_stamps *stamps,
-			      s64 now_ns, unsigned int interval_ms)
+/* Is a crash at time @now_ns free to leave stamps that are @age_ns old? */
+static bool ext4_mtime_younger(const struct ext4_mtime_stamps *stamps,
+			       s64 now_ns, s64 age_ns)
 {
-	s64 oldest_ns = now_ns - (s64)interval_ms * NSEC_PER_MSEC;
-
-	return stamps->mtime_ns > oldest_ns && stamps->mtime_ns <= now_ns &&
-	       stamps->ctime_ns > oldest_ns && stamps->ctime_ns <= now_ns;
+	return stamps->mtime_ns > now_ns - age_ns &&
+	       stamps->mtime_ns <= now_ns &&
+	       stamps->ctime_ns > now_ns - age_ns &&
+	       stamps->ctime_ns <= now_ns;
 }
 
 static bool ext4_mtime_equal(const struct ext4_mtime_stamps *a,
@@ -586,27 +616,53 @@ static bool ext4_mtime_equal(const struct ext4_mtime_stamps *a,
 	       a->ctime_ns == b->ctime_ns;
 }
 
-/* Take what fsync would make durable; may it leave the stamps alone? */
-static bool ext4_mtime_take_logged(struct inode *inode, unsigned int policy,
-				   struct ext4_mtime_sync *sync)
+/* Which of the logged stamps have to be committed? NULL if none. */
+static const struct ext4_mtime_logged *
+ext4_mtime_needed(const struct ext4_mtime_inode *mi, unsigned int policy,
+		  struct ext4_mtime_sync *sync)
 {
-	struct ext4_inode_info *ei = EXT4_I(inode);
-	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
-	bool settled = false;
+	s64 interval_ns = (policy & EXT4_MTIME_INTERVAL_MS) * NSEC_PER_MSEC;
+	s64 lead_ns = interval_ns / EXT4_MTIME_LEAD_SHARE;
+	s64 now_ns;
 
-	spin_lock(&ei->i_raw_lock);
-	if (mi->logged.mtime_ns != EXT4_MTIME_NEVER) {
-		ext4_mtime_settle(inode, mi);
-		settled = ext4_mtime_equal(&mi->durable, &mi->logged) ||
-			(policy & EXT4_MTIME_DEFER &&
-			 ext4_mtime_recent(&mi->durable, ktime_get_real_ns(),
-					   policy & EXT4_MTIME_INTERVAL_MS));
-		sync->tid = ext4_mtime_later(sync->tid, mi->logged_tid);
-		sync->stamps = mi->logged;
-		sync->tracked = true;
+	if (ext4_mtime_equal(&mi->durable, &mi->logged.stamps))
+		return NULL;
+	if (!(policy & EXT4_MTIME_DEFER))
+		return &mi->logged;
+
+	now_ns = ktime_get_real_ns();
+	if (ext4_mtime_younger(&mi->durable, now_ns, interval_ns)) {
+		sync->carry = mi->committing.stamps.mtime_ns ==
+			EXT4_MTIME_NEVER &&
+			!ext4_mtime_younger(&mi->durable, now_ns,
+					    interval_ns - lead_ns);
+		return NULL;
 	}
-	spin_unlock(&ei->i_raw_lock);
-	return settled;
+	if (ext4_mtime_younger(&mi->committing.stamps, now_ns, interval_ns))
+		return &mi->committing;
+	return &mi->logged;
+}
+
+/* Choose with i_raw_lock held; attr_tid is what is due in any case. */
+static void ext4_mtime_choose(struct ext4_mtime_inode *mi, unsigned int policy,
+			      tid_t attr_tid, struct ext4_mtime_sync *sync)
+{
+	const struct ext4_mtime_logged *needed;
+
+	sync->tid = ext4_mtime_later(sync->tid, mi->logged.tid);
+	sync->carried_tid = mi->logged.tid;
+	needed = ext4_mtime_needed(mi, policy, sync);
+
+	if (needed == &mi->logged || !tid_gt(sync->tid, attr_tid)) {
+		sync->stamps = mi->logged.stamps;
+		sync->tracked = true;
+	} else if (needed) {
+		sync->tid = ext4_mtime_later(needed->tid, attr_tid);
+		sync->stamps = needed->stamps;
+		sync->tracked = true;
+	} else {
+		sync->tid = attr_tid;
+	}
 }
 
 /**
@@ -623,30 +679,34 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 	struct ext4_inode_info *ei = EXT4_I(inode);
 	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
 	unsigned int policy = ext4_mtime_policy(inode);
-	tid_t attr_tid;
-	bool avoided;
+	tid_t all_tid, attr_tid;
+	bool skipped;
 
+	sync->carry = false;
 	sync->tracked = false;
 	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
 	if (likely(!policy) || datasync)
 		return;
 
-	/* A write left its stamps alone: stock ext4 would commit them here. */
-	avoided = READ_ONCE(mi->skipped);
-	if (avoided)
+	skipped = READ_ONCE(mi->skipped);
+	if (skipped)
 		WRITE_ONCE(mi->skipped, false);
 
 	sync->tid = ext4_mtime_later(sync->tid, ei->i_datasync_tid);
-	if (ext4_mtime_take_logged(inode, policy, sync)) {
+	all_tid = sync->tid;
+	spin_lock(&ei->i_raw_lock);
+	if (mi->logged.stamps.mtime_ns != EXT4_MTIME_NEVER) {
+		ext4_mtime_settle(inode, mi);
+		all_tid = ext4_mtime_later(all_tid, mi->logged.tid);
 		attr_tid = ext4_mtime_later(READ_ONCE(mi->attr_tid),
 					    ei->i_datasync_tid);
-		if (tid_gt(sync->tid, attr_tid)) {
-			avoided |= !ext4_mtime_committed(inode, sync->tid);
-			sync->tid = attr_tid;
-			sync->tracked = false;
-		}
+		ext4_mtime_choose(mi, policy, attr_tid, sync);
 	}
-	if (avoided && ext4_mtime_committed(inode, sync->tid))
+	spin_unlock(&ei->i_raw_lock);
+
+	/* Stock ext4 would commit, for stamps not written or not due. */
+	if (ext4_mtime_committed(inode, sync->tid) &&
+	    (skipped || !ext4_mtime_committed(inode, all_tid)))
 		percpu_counter_inc(&EXT4_SB(inode->i_sb)->s_mtime.commits_avoided);
 }
 
@@ -662,11 +722,38 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 void ext4_mtime_end_sync(struct inode *inode,
 			 const struct ext4_mtime_sync *sync, int err)
 {
+	struct ext4_mtime_sb *ms = &EXT4_SB(inode->i_sb)->s_mtime;
+	unsigned int interval_ms = READ_ONCE(ms->policy) &
+		EXT4_MTIME_INTERVAL_MS;
 	struct ext4_inode_info *ei = EXT4_I(inode);
 
+	if (unlikely(sync->carry) && ms->carrier)
+		jbd2_carrier_start_commit(ms->carrier, sync->carried_tid,
+					  msecs_to_jiffies(interval_ms));
 	if (likely(!sync->tracked) || err)
 		return;
 	spin_lock(&ei->i_raw_lock);
 	ei->i_mtime_info.durable = sync->stamps;
 	spin_unlock(&ei->i_raw_lock);
+}
+
+/**
+ * ext4_mtime_issue_flush - flush the device for an fsync
+ * @sb: the file system
+ *
+ * Return: what blkdev_issue_flush() does.
+ */
+int ext4_mtime_issue_flush(struct super_block *sb)
+{
+	struct ext4_mtime_sb *ms = &EXT4_SB(sb)->s_mtime;
+	u64 flush;
+	int err;
+
+	if (likely(!(READ_ONCE(ms->policy) & EXT4_MTIME_DEFER) || !ms->carrier))
+		return blkdev_issue_flush(sb->s_bdev);
+	flush = jbd2_carrier_begin_flush(ms->carrier);
+	err = blkdev_issue_flush(sb->s_bdev);
+	if (!err)
+		jbd2_carrier_end_flush(ms->carrier, flush);
+	return err;
 }

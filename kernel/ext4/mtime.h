@@ -16,7 +16,9 @@ struct ext4_sb_info;
 struct file;
 struct fs_parameter;
 struct inode;
+struct jbd2_carrier;
 struct seq_file;
+struct super_block;
 
 /*
  * What is in force, in one word so that readers need no lock: the interval in
@@ -28,6 +30,7 @@ struct seq_file;
 /* In struct ext4_sb_info. */
 struct ext4_mtime_sb {
 	unsigned int		policy;
+	struct jbd2_carrier	*carrier;	/* of the journal, or NULL */
 	struct percpu_counter	updates_done;	/* stamps changed by a write */
 	struct percpu_counter	updates_skipped; /* stamps left by a write */
 	struct percpu_counter	commits_avoided; /* fsyncs that saved a commit */
@@ -48,24 +51,31 @@ struct ext4_mtime_stamps {
 	s64	ctime_ns;
 };
 
+/* Stamps as a transaction has logged them; mtime_ns is never if none has. */
+struct ext4_mtime_logged {
+	tid_t				tid;
+	struct ext4_mtime_stamps	stamps;
+};
+
 /* In struct ext4_inode_info; all but the first and the last by i_raw_lock. */
 struct ext4_mtime_inode {
 	/*
-	 * Transaction to commit for fsync(2) if mtime and ctime did not count.
-	 * Written like i_sync_tid, beside which it stands.
+	 * Transaction to commit for fsync(2) if stamps did not count. Written
+	 * like i_sync_tid, beside which it stands.
 	 */
-	tid_t			attr_tid;
-	/* Latest transaction with an update of the inode, while switched on */
-	tid_t			logged_tid;
-	struct ext4_mtime_stamps logged;	/* as of logged_tid */
-	struct ext4_mtime_stamps durable;	/* at least this new on disk */
-	bool			skipped;	/* since the last fsync */
+	tid_t				attr_tid;
+	struct ext4_mtime_logged	logged;		/* by the latest one */
+	struct ext4_mtime_logged	committing;	/* by the one before */
+	struct ext4_mtime_stamps	durable;	/* not newer than on disk */
+	bool				skipped;	/* since the last fsync */
 };
 
 /* What an fsync has to commit, and what is durable when it has. */
 struct ext4_mtime_sync {
 	tid_t			tid;
-	bool			tracked;
+	tid_t			carried_tid;	/* to start a carried commit of */
+	bool			carry;
+	bool			tracked;	/* stamps will be durable then */
 	struct ext4_mtime_stamps stamps;
 };
 
@@ -89,6 +99,7 @@ void ext4_mtime_show_options(struct seq_file *seq,
 
 int ext4_mtime_init_sb(struct ext4_sb_info *sbi);
 void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi);
+void ext4_mtime_journal_loaded(struct ext4_sb_info *sbi);
 ssize_t ext4_mtime_show_counter(void *counter, char *buf);
 void ext4_mtime_init_inode(struct ext4_inode_info *ei);
 
@@ -108,5 +119,6 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 			   struct ext4_mtime_sync *sync);
 void ext4_mtime_end_sync(struct inode *inode,
 			 const struct ext4_mtime_sync *sync, int err);
+int ext4_mtime_issue_flush(struct super_block *sb);
 
 #endif	/* _EXT4_MTIME_H */

@@ -2,16 +2,19 @@
 
 import json
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab import experiment as lab
-from fastsync_lab.device import profile_names
+from fastsync_lab.build import KernelTree, ModuleSet
+from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.workload import (
     GuestPaths,
+    Programs,
     Workload,
     fio_arguments,
     prepare_script,
@@ -186,3 +189,71 @@ def test_only_one_sqlbench_is_compiled_with_fdatasync() -> None:
 def test_another_sqlite_source_is_refused() -> None:
     with pytest.raises(FastsyncError, match="is not SQLite"):
         pristine_amalgamation(b"int main;\n")
+
+
+class FakeVm:
+    """Stands for a guest that need not boot."""
+
+    def __init__(self, config: object) -> None:
+        self.config = config
+
+    def __enter__(self) -> "FakeVm":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def load_filesystem(self, modules: object) -> None:
+        pass
+
+
+class FakeGuest:
+    """Counts the cells that are run and fails at one."""
+
+    ran = 0
+    fail_at = 0
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def run_cell(self, workload: Workload, variant: lab.Variant) -> dict[str, object]:
+        FakeGuest.ran += 1
+        if FakeGuest.ran == FakeGuest.fail_at:
+            raise FastsyncError("the guest ended by itself")
+        return {"phases": {"overwrite": {"ops_per_s": 1.0}}}
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "Vm", FakeVm)
+    monkeypatch.setattr(lab, "Guest", FakeGuest)
+    monkeypatch.setattr(lab, "results_dir", lambda: tmp_path)
+    monkeypatch.setattr(lab, "describe", lambda setting, profile: {"device": profile.name})
+    monkeypatch.setattr(lab, "VmConfig", lambda tree, **_: None)
+    monkeypatch.setattr(FakeGuest, "ran", 0)
+    monkeypatch.setattr(FakeGuest, "fail_at", 4)
+    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", *[tmp_path] * 4)
+    pair = ModuleSet("any", tmp_path, tmp_path)
+    modules = {"stock": pair, "fastsync": pair}
+    setting = lab.Setting(tree, modules, tmp_path, Programs({}, tmp_path), "fio-3")
+    experiment = lab.parse_experiment("x", TOML, quick=False)
+    job = lab.Job(experiment, load_profile("nvme"))
+    messages: list[str] = []
+    stop = threading.Event()
+
+    with pytest.raises(FastsyncError, match="ended by itself"):
+        lab.run_job(job, setting, stop, messages.append)
+    assert [path.name for path in tmp_path.iterdir()] == ["x-full-nvme.partial.json"]
+    stop.set()
+    with pytest.raises(FastsyncError, match="stopped after 3 of 12 runs"):
+        lab.run_job(job, setting, stop, messages.append)
+    stop.clear()
+    path = lab.run_job(job, setting, stop, messages.append)
+
+    assert FakeGuest.ran == 4 + 9
+    assert [file.name for file in tmp_path.iterdir()] == ["x-full-nvme.json"]
+    whole = json.loads(path.read_text())
+    assert whole["complete"] is True
+    assert [len(cell["repetitions"]) for cell in whole["cells"]] == [3, 3, 3, 3]
+    assert any("3 of 12 runs are there" in message for message in messages)

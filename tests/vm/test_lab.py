@@ -29,7 +29,7 @@ def children(pid: int) -> list[int]:
 def test_status_and_both_streams_come_back(vm: Vm) -> None:
     result = vm.run("echo out; echo err >&2; exit 3", check=False)
     assert (result.status, result.stdout, result.stderr) == (3, "out\n", "err\n")
-    with pytest.raises(FastsyncError, match="`ls /nowhere` failed with status 2: .*No such file"):
+    with pytest.raises(FastsyncError, match=r"`ls /nowhere` failed with status 2: .*No such file"):
         vm.run("ls /nowhere")
 
 
@@ -64,8 +64,8 @@ def test_modules_are_swapped(vm: Vm, modules: ModuleSet, stock_modules: ModuleSe
 
 
 def test_staged_program_does_not_need_the_hosts_files(vm: Vm) -> None:
-    program = vm.stage("sqlite3")
-    assert vm.run(f"{program} :memory: 'select 6*7'").stdout == "42\n"
+    program = vm.stage("sed")
+    assert vm.run(f"echo 41 | {program} s/1/2/").stdout == "42\n"
     opened = vm.run(f"cat {program}").stdout
     assert "/run/fastsync" in opened
     assert " /usr" not in opened
@@ -88,7 +88,7 @@ def test_time_out_kills_the_guest(tree: KernelTree) -> None:
 def test_panic_is_an_error_that_quotes_the_console(tree: KernelTree) -> None:
     with (
         Vm(VmConfig(tree)) as guest,
-        pytest.raises(FastsyncError, match="ended by itself; its console said: .*panic"),
+        pytest.raises(FastsyncError, match=r"ended by itself; its console said: .*panic"),
     ):
         guest.run("echo c >/proc/sysrq-trigger", timeout_s=60)
 
