@@ -171,15 +171,16 @@ int ext4_mtime_parse_mode(struct ext4_mtime_options *opts,
  */
 void ext4_mtime_parse_off(struct ext4_mtime_options *opts)
 {
-	*opts = (struct ext4_mtime_options) { .interval_given = true };
+	*opts = (struct ext4_mtime_options) { .reset = true };
 }
 
 static unsigned int ext4_mtime_merge(unsigned int policy,
 				     const struct ext4_mtime_options *opts)
 {
+	if (opts->reset)
+		policy = 0;
 	if (opts->interval_given)
-		policy = opts->interval_ms |
-			(opts->interval_ms ? policy & EXT4_MTIME_DEFER : 0);
+		policy = opts->interval_ms | (policy & EXT4_MTIME_DEFER);
 	if (opts->mode_given) {
 		policy &= ~EXT4_MTIME_DEFER;
 		if (opts->defer)
@@ -211,6 +212,29 @@ int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
 }
 
 /**
+ * ext4_mtime_attach_carrier - let the journal's commits be carried, if need be
+ * @sbi: the file system, which may not have loaded its journal yet
+ *
+ * The carrier stays until jbd2_journal_destroy(), so that an fsync may use it
+ * at any time, also after defer has been switched off.
+ */
+void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi)
+{
+	struct ext4_mtime_sb *ms = &sbi->s_mtime;
+
+	if (sbi->s_journal && ms->policy & EXT4_MTIME_DEFER && !ms->carrier)
+		/* Whoever sees the carrier sees it initialized. */
+		smp_store_release(&ms->carrier,
+				  jbd2_carrier_attach(sbi->s_journal));
+}
+
+static struct jbd2_carrier *ext4_mtime_carrier(struct super_block *sb)
+{
+	/* Pairs with ext4_mtime_attach_carrier(). */
+	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.carrier);
+}
+
+/**
  * ext4_mtime_apply_options - put checked options into force
  * @sbi: the file system
  * @opts: what is asked for; what it does not mention stays as it is
@@ -220,6 +244,7 @@ void ext4_mtime_apply_options(struct ext4_sb_info *sbi,
 {
 	WRITE_ONCE(sbi->s_mtime.policy,
 		   ext4_mtime_merge(sbi->s_mtime.policy, opts));
+	ext4_mtime_attach_carrier(sbi);
 }
 
 /**
@@ -273,15 +298,6 @@ void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi)
 	percpu_counter_destroy(&ms->updates_done);
 	percpu_counter_destroy(&ms->updates_skipped);
 	percpu_counter_destroy(&ms->commits_avoided);
-}
-
-/**
- * ext4_mtime_journal_loaded - the file system has got its journal
- * @sbi: the file system
- */
-void ext4_mtime_journal_loaded(struct ext4_sb_info *sbi)
-{
-	sbi->s_mtime.carrier = jbd2_carrier_attach(sbi->s_journal);
 }
 
 /**
@@ -710,6 +726,17 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 		percpu_counter_inc(&EXT4_SB(inode->i_sb)->s_mtime.commits_avoided);
 }
 
+static void ext4_mtime_start_carried(struct inode *inode, tid_t tid)
+{
+	struct jbd2_carrier *carrier = ext4_mtime_carrier(inode->i_sb);
+	unsigned int interval_ms = ext4_mtime_policy(inode) &
+		EXT4_MTIME_INTERVAL_MS;
+
+	if (carrier)
+		jbd2_carrier_start_commit(carrier, tid,
+					  msecs_to_jiffies(interval_ms));
+}
+
 /**
  * ext4_mtime_end_sync - the chosen transaction has been committed
  * @inode: the file
@@ -722,14 +749,10 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 void ext4_mtime_end_sync(struct inode *inode,
 			 const struct ext4_mtime_sync *sync, int err)
 {
-	struct ext4_mtime_sb *ms = &EXT4_SB(inode->i_sb)->s_mtime;
-	unsigned int interval_ms = READ_ONCE(ms->policy) &
-		EXT4_MTIME_INTERVAL_MS;
 	struct ext4_inode_info *ei = EXT4_I(inode);
 
-	if (unlikely(sync->carry) && ms->carrier)
-		jbd2_carrier_start_commit(ms->carrier, sync->carried_tid,
-					  msecs_to_jiffies(interval_ms));
+	if (unlikely(sync->carry))
+		ext4_mtime_start_carried(inode, sync->carried_tid);
 	if (likely(!sync->tracked) || err)
 		return;
 	spin_lock(&ei->i_raw_lock);
@@ -745,15 +768,15 @@ void ext4_mtime_end_sync(struct inode *inode,
  */
 int ext4_mtime_issue_flush(struct super_block *sb)
 {
-	struct ext4_mtime_sb *ms = &EXT4_SB(sb)->s_mtime;
+	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
 	u64 flush;
 	int err;
 
-	if (likely(!(READ_ONCE(ms->policy) & EXT4_MTIME_DEFER) || !ms->carrier))
+	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
-	flush = jbd2_carrier_begin_flush(ms->carrier);
+	flush = jbd2_carrier_begin_flush(carrier);
 	err = blkdev_issue_flush(sb->s_bdev);
 	if (!err)
-		jbd2_carrier_end_flush(ms->carrier, flush);
+		jbd2_carrier_end_flush(carrier, flush);
 	return err;
 }

@@ -38,9 +38,10 @@ struct ext4_mtime_sb {
 
 /* In struct ext4_fs_context: what the options ask for. */
 struct ext4_mtime_options {
-	unsigned int	interval_ms;
-	bool		interval_given;	/* interval_ms == 0: un_mtime_update */
+	bool		reset;		/* un_mtime_update; the rest came later */
+	bool		interval_given;
 	bool		mode_given;
+	unsigned int	interval_ms;
 	bool		defer;
 };
 
@@ -99,7 +100,7 @@ void ext4_mtime_show_options(struct seq_file *seq,
 
 int ext4_mtime_init_sb(struct ext4_sb_info *sbi);
 void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi);
-void ext4_mtime_journal_loaded(struct ext4_sb_info *sbi);
+void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi);
 ssize_t ext4_mtime_show_counter(void *counter, char *buf);
 void ext4_mtime_init_inode(struct ext4_inode_info *ei);
 

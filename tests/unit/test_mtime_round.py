@@ -83,9 +83,7 @@ def test_against_big_integers(round_ns: Round, time_ns: int, interval_ms: int) -
 
 @settings(max_examples=500, deadline=None)
 @given(time_ns=times_ns, later_ns=st.integers(0, 2 * NS), interval_ms=intervals_ms)
-def test_follows_the_clock(
-    round_ns: Round, time_ns: int, later_ns: int, interval_ms: int
-) -> None:
+def test_follows_the_clock(round_ns: Round, time_ns: int, later_ns: int, interval_ms: int) -> None:
     start = round_ns(time_ns, interval_ms)
     assert start == round_ns(start, interval_ms), "the start of an interval lies in it"
     assert start <= round_ns(time_ns + later_ns, interval_ms), "never back as time goes on"

@@ -15,6 +15,9 @@
  *   utimensnow                  set both to the time of day
  *   chmod:OCTAL chown:UID setxattr:NAME=VALUE truncate:SIZE rename:NEW link:NEW
  *   falloc:MODE,OFFSET,LENGTH   flags:HEX (FS_IOC_SETFLAGS)   read
+ *   mount:OPTIONS remount:OPTIONS
+ *                               mount(2) of $FASTSYNC_DEV on FILE as ext4;
+ *                               prints "mount" and JSON: the errno or 0
  *   stat                        prints "stat" and JSON: ns since the epoch
  *   io                          prints "io" and JSON: writes, sectors and
  *                               flushes that $FASTSYNC_DEV has done so far
@@ -36,6 +39,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -299,6 +303,16 @@ static void op_io(char *arg)
 	printf("io {\"writes\": %llu, \"sectors\": %llu, \"flushes\": %llu}\n", f[4], f[6], f[15]);
 }
 
+static void mount_on_file(unsigned long flags, const char *options)
+{
+	int status = mount(getenv("FASTSYNC_DEV"), path, "ext4", flags, options);
+
+	printf("mount {\"errno\": %d}\n", status ? errno : 0);
+}
+
+static void op_mount(char *arg) { mount_on_file(0, arg); }
+static void op_remount(char *arg) { mount_on_file(MS_REMOUNT, arg); }
+
 static void op_crash(char *arg)
 {
 	const size_t chunk = 1 << 20;
@@ -331,7 +345,7 @@ static const struct {
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(read), OP(fsync), OP(fdatasync), OP(msync),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
-	OP(crash), OP(clock),
+	OP(mount), OP(remount), OP(crash), OP(clock),
 };
 
 static void perform(char *word)

@@ -95,6 +95,12 @@ class GuestFs:
         # Not by device and folder: that would make mount(8) add options of its own.
         return self.vm.run(f"mount -i -o remount,{shlex.quote(options)} {MNT}", check=check)
 
+    def mount_errno(self, options: str, *, remount: bool = False) -> int:
+        """What mount(2) fails with, 0 if it does not."""
+        verb = "remount" if remount else "mount"
+        (event,) = self.ops(f"{verb}:{options}", file=MNT)
+        return event["errno"]
+
     def umount(self) -> None:
         self.vm.run(f"umount {MNT}")
 

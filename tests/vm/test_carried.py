@@ -79,7 +79,7 @@ def test_switched_off_while_it_waits(fs: GuestFs) -> None:
         fs.prepare()
         fs.ops("open", "write", "fsync", "sleep:920", "write", "fsync")
         fs.remount("un_mtime_update")
-        stamp, = fs.ops("open", "write", "fsync", "stat", CRASH)
+        (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
 
 

@@ -1,8 +1,10 @@
 """Both modes on every kind of ext4: what they save, and that a crash loses nothing promised."""
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.vm.guestfs import CRASH, MS, GuestFs, written_kib
+from tests.vm.guestfs import CRASH, MS, GuestFs, OnDisk, written_kib
 
 # name: (mkfs options, mount options)
 KINDS = {
@@ -53,7 +55,7 @@ def test_fsync_costs_what_fdatasync_costs(fs: GuestFs, kind: str, mode: str) -> 
         assert full == 4
 
 
-CHANGES = {
+CHANGES: dict[str, tuple[str, Callable[[OnDisk], bool]]] = {
     "mode": ("chmod:601", lambda disk: disk.mode == 0o601),
     "owner": ("chown:4321", lambda disk: disk.uid == 4321),
     "xattr": ("setxattr:user.k=precious", lambda disk: "precious" in disk.text),

@@ -1,8 +1,10 @@
 """mtime_mode=defer: stamps exact in memory, coarse in durability alone."""
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.vm.guestfs import CRASH, FILE, MS, GuestFs, written_kib
+from tests.vm.guestfs import CRASH, FILE, MS, GuestFs, OnDisk, written_kib
 
 INTERVAL_MS = 500
 OPTIONS = f"mtime_update={INTERVAL_MS},mtime_mode=defer,commit=300"
@@ -40,7 +42,7 @@ def test_fsync_inside_the_interval_writes_data_only(fs: GuestFs, write: str) -> 
 def test_fsync_after_the_interval_commits(fs: GuestFs, sync: str) -> None:
     with fs.mounted(OPTIONS):
         fs.prepare()
-        stamp, = fs.ops(*DURABLE, "write", "fsync", "sleep:600", "write", sync, "stat", CRASH)
+        (stamp,) = fs.ops(*DURABLE, "write", "fsync", "sleep:600", "write", sync, "stat", CRASH)
         disk = fs.crashed()
     assert disk.mtime_ns == stamp["mtime_ns"] and disk.ctime_ns == stamp["ctime_ns"]
 
@@ -48,7 +50,7 @@ def test_fsync_after_the_interval_commits(fs: GuestFs, sync: str) -> None:
 def test_fsync_without_a_new_write_commits_what_was_deferred(fs: GuestFs) -> None:
     with fs.mounted(OPTIONS):
         fs.prepare()
-        stamp, = fs.ops(*DURABLE, "write", "fsync", "sleep:600", "fsync", "stat", CRASH)
+        (stamp,) = fs.ops(*DURABLE, "write", "fsync", "sleep:600", "fsync", "stat", CRASH)
         assert fs.crashed().mtime_ns == stamp["mtime_ns"]
 
 
@@ -57,7 +59,7 @@ def test_first_fsync_of_a_file_read_from_disk_commits(fs: GuestFs) -> None:
         fs.prepare()
         fs.umount()
         fs.mount(OPTIONS)
-        stamp, = fs.ops("open", "write", "fsync", "stat", CRASH)
+        (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
         assert fs.crashed().mtime_ns == stamp["mtime_ns"]
 
 
@@ -65,7 +67,7 @@ def test_first_fsync_of_a_file_read_from_disk_commits(fs: GuestFs) -> None:
 def test_sync_makes_deferred_stamps_durable(fs: GuestFs, sync: str) -> None:
     with fs.mounted(OPTIONS):
         fs.prepare()
-        stamp, = fs.ops(*DURABLE, "write", "fsync", sync, "stat", CRASH)
+        (stamp,) = fs.ops(*DURABLE, "write", "fsync", sync, "stat", CRASH)
         disk = fs.crashed()
     assert disk.mtime_ns == stamp["mtime_ns"] and disk.ctime_ns == stamp["ctime_ns"]
 
@@ -73,21 +75,21 @@ def test_sync_makes_deferred_stamps_durable(fs: GuestFs, sync: str) -> None:
 def test_periodic_commit_makes_deferred_stamps_durable(fs: GuestFs) -> None:
     with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=1"):
         fs.prepare()
-        stamp, = fs.ops("open", "write", "fsync", "write", "fsync", "stat", "sleep:2500", CRASH)
+        (stamp,) = fs.ops("open", "write", "fsync", "write", "fsync", "stat", "sleep:2500", CRASH)
         assert fs.crashed().mtime_ns == stamp["mtime_ns"]
 
 
 def test_unmount_makes_deferred_stamps_durable(fs: GuestFs) -> None:
     with fs.mounted(OPTIONS):
         fs.prepare()
-        stamp, = fs.ops(*DURABLE, "write", "fsync", "stat")
+        (stamp,) = fs.ops(*DURABLE, "write", "fsync", "stat")
         fs.umount()
         fs.mount(OPTIONS)
-        again, = fs.ops("open", "stat")
+        (again,) = fs.ops("open", "stat")
     assert again["mtime_ns"] == stamp["mtime_ns"] and again["ctime_ns"] == stamp["ctime_ns"]
 
 
-ATTRIBUTES = {
+ATTRIBUTES: dict[str, tuple[str, Callable[[OnDisk], bool]]] = {
     "mode": ("chmod:601", lambda disk: disk.mode == 0o601),
     "owner": ("chown:4321", lambda disk: disk.uid == 4321),
     "xattr": ("setxattr:user.k=precious", lambda disk: "precious" in disk.text),
@@ -149,7 +151,7 @@ def test_atime_is_deferred_with_the_others(fs: GuestFs) -> None:
 def test_atime_alone_commits_as_stock(fs: GuestFs) -> None:
     with fs.mounted(f"{OPTIONS},strictatime"):
         fs.prepare()
-        stamp, = fs.ops("open", "sleep:600", "read", "fsync", "stat", CRASH)
+        (stamp,) = fs.ops("open", "sleep:600", "read", "fsync", "stat", CRASH)
         assert fs.crashed().atime_ns == stamp["atime_ns"]
 
 
@@ -159,7 +161,7 @@ def test_promise_holds_over_many_intervals(fs: GuestFs) -> None:
         fs.prepare()
         for _ in range(8):
             words = ["write", "fsync", "sleep:13"] * 4
-            stamp, = fs.ops("open", *words, "write", "fsync", "stat", CRASH)
+            (stamp,) = fs.ops("open", *words, "write", "fsync", "stat", CRASH)
             behind_ns = stamp["mtime_ns"] - fs.crashed().mtime_ns
             assert 0 <= behind_ns < 50 * MS
 
@@ -168,7 +170,9 @@ def test_old_ctime_change_does_not_hide_an_old_mtime(fs: GuestFs) -> None:
     """chmod makes ctime durable and young, but the mtime beside it is over a second old."""
     with fs.mounted(OPTIONS):
         fs.prepare()
-        stamp, = fs.ops("open", "sleep:600", "chmod:600", "fsync", "write", "fsync", "stat", CRASH)
+        (stamp,) = fs.ops(
+            "open", "sleep:600", "chmod:600", "fsync", "write", "fsync", "stat", CRASH
+        )
         assert fs.crashed().mtime_ns == stamp["mtime_ns"]
 
 

@@ -117,9 +117,7 @@ def test_create_and_directories_are_exact(fs: GuestFs) -> None:
 def test_atime_is_exact(fs: GuestFs) -> None:
     with fs.mounted(f"{OPTIONS},strictatime"):
         fs.prepare()
-        clock, stamp = fs.ops(
-            "open", f"align:{INTERVAL_MS}", "sleep:30", "clock", "read", "stat"
-        )
+        clock, stamp = fs.ops("open", f"align:{INTERVAL_MS}", "sleep:30", "clock", "read", "stat")
     assert 0 <= stamp["atime_ns"] - clock["stamp_ns"] <= 8 * MS
 
 
