@@ -40,8 +40,8 @@ build: setup ## the modules for the newest 6.12.y, ours and stock
 demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table and one plot
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
-test: build ## unit tests and tests in the virtual machine
-	@$(PYTHON) -m pytest
+test: build ## unit tests and tests in the virtual machine, two guests at a time
+	@$(PYTHON) -m pytest -n 2 --dist loadfile
 
 test-unit: setup ## only what needs no virtual machine
 	@$(PYTHON) -m pytest tests/unit
