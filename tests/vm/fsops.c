@@ -15,8 +15,9 @@
  *   utimensnow                  set both to the time of day
  *   chmod:OCTAL chown:UID setxattr:NAME=VALUE truncate:SIZE rename:NEW link:NEW
  *   falloc:MODE,OFFSET,LENGTH   flags:HEX (FS_IOC_SETFLAGS)   read
- *   mount:OPTIONS remount:OPTIONS
- *                               mount(2) of $FASTSYNC_DEV on FILE as ext4;
+ *   mount:OPTIONS remount:OPTIONS umount
+ *                               mount(2) of $FASTSYNC_DEV as ext4 on FILE or,
+ *                               if that is no folder, on the one it is in;
  *                               prints "mount" and JSON: the errno or 0
  *   stat                        prints "stat" and JSON: ns since the epoch
  *   io                          prints "io" and JSON: writes, sectors and
@@ -30,6 +31,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
 #include <linux/io_uring.h>
@@ -303,15 +305,35 @@ static void op_io(char *arg)
 	printf("io {\"writes\": %llu, \"sectors\": %llu, \"flushes\": %llu}\n", f[4], f[6], f[15]);
 }
 
-static void mount_on_file(unsigned long flags, const char *options)
+/* FILE itself or the folder that it is in. */
+static const char *mount_point(void)
 {
-	int status = mount(getenv("FASTSYNC_DEV"), path, "ext4", flags, options);
+	static char folder[PATH_MAX];
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	if (stat(path, &st) || !S_ISDIR(st.st_mode))
+		*strrchr(folder, '/') = '\0';
+	return folder;
+}
+
+static void mount_device(unsigned long flags, const char *options)
+{
+	int status = mount(getenv("FASTSYNC_DEV"), mount_point(), "ext4", flags, options);
 
 	printf("mount {\"errno\": %d}\n", status ? errno : 0);
 }
 
-static void op_mount(char *arg) { mount_on_file(0, arg); }
-static void op_remount(char *arg) { mount_on_file(MS_REMOUNT, arg); }
+static void op_mount(char *arg) { mount_device(0, arg); }
+static void op_remount(char *arg) { mount_device(MS_REMOUNT, arg); }
+
+static void op_umount(char *arg)
+{
+	if (fd >= 0)
+		close(fd);
+	fd = -1;
+	need(!umount(mount_point()), "umount");
+}
 
 static void op_crash(char *arg)
 {
@@ -345,7 +367,7 @@ static const struct {
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(read), OP(fsync), OP(fdatasync), OP(msync),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
-	OP(mount), OP(remount), OP(crash), OP(clock),
+	OP(mount), OP(remount), OP(umount), OP(crash), OP(clock),
 };
 
 static void perform(char *word)

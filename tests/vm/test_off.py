@@ -9,12 +9,16 @@ from tests.vm.conftest import prepare
 from tests.vm.guestfs import GuestFs
 
 TRACING = "/sys/kernel/tracing"
+# Whether a second write falls into the tick of the first decides about a commit: hence "align".
 WORK = [
-    "create", "write", "fsync", "write", "fsync", "dwrite", "fsync", "append", "fsync", "sleep:20",
-    "mwrite", "fsync", "chmod:600", "fsync", "setxattr:user.a=b", "fdatasync", "utimens:5,5",
-    "fsync", "truncate:4096", "fsync", "falloc:0,65536,65536", "write", "fdatasync", "sleep:50",
-    "awrite", "fsync", "uwrite", "fsync", "swrite", "owrite", "sync", "stat",
+    "align:100", "create", "write", "fsync", "write", "fsync", "align:100", "dwrite", "fsync",
+    "append", "fsync", "align:100", "mwrite", "fsync", "chmod:600", "fsync", "align:100",
+    "setxattr:user.a=b", "fdatasync", "utimens:5,5", "fsync", "align:100", "truncate:4096",
+    "fsync", "falloc:0,65536,65536", "write", "fdatasync", "align:100", "awrite", "fsync",
+    "uwrite", "fsync", "swrite", "align:100", "owrite", "sync", "stat",
 ]  # fmt: skip
+# Bitmaps are not to be read ahead at a time that chance decides.
+MOUNT_OPTIONS = "commit=300,no_prefetch_block_bitmaps"
 REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) (\d+) \+ (\d+)")
 
 
@@ -24,15 +28,13 @@ def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tup
     # A fixed UUID and hash seed, so that nothing on the medium is drawn by chance.
     fixed = "00000000-1111-2222-3333-444444444444"
     fs.mkfs(f"-U {fixed} -E hash_seed={fixed},lazy_itable_init=0,lazy_journal_init=0")
-    vm.run(
-        f"cd {TRACING}; echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace; "
-        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on"
-    )
-    fs.mount("commit=300")
-    fs.ops(*WORK)
-    fs.umount()
+    # All in one script: while a guest waits for its host, virtual time runs on by hours.
     text = vm.run(
-        f"cd {TRACING}; echo 0 >tracing_on; echo 0 >events/block/block_rq_issue/enable; cat trace"
+        f"cd {TRACING} || exit\n"
+        "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
+        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
+        f"{fsops} /mnt/f mount:{MOUNT_OPTIONS} {' '.join(WORK)} umount || exit\n"
+        "echo 0 >tracing_on; echo 0 >events/block/block_rq_issue/enable; cat trace"
     ).stdout
     return [match.groups() for match in REQUEST.finditer(text)]
 
