@@ -1,16 +1,26 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
-APT_PACKAGES := binutils busybox-static ca-certificates e2fsprogs file fio gcc gcc-12 kmod \
-	libc6-dev make patch perl python3-venv qemu-system-x86 sparse xz-utils
+APT_PACKAGES := binutils bubblewrap busybox-static ca-certificates debian-archive-keyring e2fsprogs \
+	file fio gcc gcc-12 kmod libc6-dev make mmdebstrap patch perl python3-venv qemu-system-x86 \
+	sparse uidmap xz-utils
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python
 PYTHON_CODE := fastsync_lab tests
+KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/kernels.toml)
+KERNEL_IN_FULL := 6.12
+KERNEL_IN_SHORT := 7.2
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup packages build demo test test-unit lint format clean
+.PHONY: help setup packages build demo test test-all test-unit lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@echo
+	@echo "  KERNEL=SERIES   for build and test: another kernel, one of $(KERNELS),"
+	@echo "                  or a version of one (like 6.12.N)"
+	@echo "  FASTSYNC_CACHE=FOLDER"
+	@echo "                  where kernels and chroots are kept (default: ~/.cache/fastsync)"
 
 setup: packages .venv/complete ## install what is needed (apt as root or by sudo, pip into .venv)
 
@@ -33,20 +43,28 @@ packages:
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-build: setup ## the modules for the newest 6.12.y, ours and stock
-	@./fastsync build
-	@./fastsync build --stock
+build: setup ## the modules, ours and stock, for the newest 6.12.y or KERNEL
+	@./fastsync build --kernel $(or $(KERNEL),$(KERNEL_IN_FULL))
+	@./fastsync build --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) --stock
 
 demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table and one plot
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
-test: build ## unit tests and tests in the virtual machine, two guests at a time
-	@$(PYTHON) -m pytest -n 2 --dist loadfile
+test: build ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
+	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL))
+ifndef KERNEL
+	@./fastsync build --kernel $(KERNEL_IN_SHORT)
+	@./fastsync build --kernel $(KERNEL_IN_SHORT) --stock
+	@$(PYTEST) --kernel $(KERNEL_IN_SHORT) -m short tests/vm
+endif
+
+test-all: setup ## all tests on every kernel
+	@for kernel in $(KERNELS); do $(MAKE) --no-print-directory test KERNEL=$$kernel || exit; done
 
 test-unit: setup ## only what needs no virtual machine
 	@$(PYTHON) -m pytest tests/unit
 
-lint: setup ## ruff, mypy; checkpatch, sparse and W=1 on kernel/
+lint: setup ## ruff, mypy; checkpatch, sparse and W=1 on kernel/, for every kernel
 	@.venv/bin/ruff check $(PYTHON_CODE)
 	@.venv/bin/ruff format --check $(PYTHON_CODE)
 	@.venv/bin/mypy

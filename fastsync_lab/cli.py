@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.build import Report, build_flashdev, build_modules, fetch_kernel, find_series
+from fastsync_lab.build import build_flashdev, build_modules, check_glue
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.experiment import experiment_names, run_experiments
+from fastsync_lab.kernels import fetch_kernel, find_series, load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
+from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
 from fastsync_lab.vm import Vm, VmConfig
@@ -34,7 +36,10 @@ app = typer.Typer(
 
 KernelOption = Annotated[
     str,
-    typer.Option(help="A series, 6.12 (newest cached, else newest served), or a version, 6.12.N."),
+    typer.Option(
+        help=f"A series ({', '.join(load_series())}: newest cached, else newest served) "
+        "or a version of one, like 6.12.N."
+    ),
 ]
 StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
 
@@ -58,6 +63,13 @@ def check_names(kind: str, names: list[str], allowed: list[str]) -> None:
             raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
 
 
+def check_kernel(kernel: str, *, stock: bool) -> None:
+    """Raise UsageError for an unknown kernel, and for one that has no modules but the stock's."""
+    series = find_series(kernel)
+    if not stock:
+        check_glue(series.name)
+
+
 @app.command(epilog=EXIT_CODES)
 def build(
     kernel: KernelOption = "6.12",
@@ -70,6 +82,7 @@ def build(
 
     The result is build/SERIES/ (build/SERIES-stock/ with --stock). Nothing is installed.
     """
+    check_kernel(kernel, stock=stock)
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
         modules = build_modules(tree, stock=stock, report=report)
@@ -119,7 +132,7 @@ def vm(
     Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
     `sleep 60` is over at once, and a run does not depend on what else the host does.
     """
-    find_series(kernel)
+    check_kernel(kernel, stock=stock)
     if device is not None:
         check_names("device profile", [device], profile_names())
     out_dir = out or build_dir() / "vm-out"
@@ -155,7 +168,7 @@ def run(
     plot: Annotated[Path | None, typer.Option(help="Draw the results into this PNG.")] = None,
 ) -> None:
     """Run experiments in the virtual machine, print a table, keep JSON under results/."""
-    find_series(kernel)
+    check_kernel(kernel, stock=False)
     check_names("experiment", experiments, experiment_names())
     check_names("device profile", device or [], profile_names())
     with progress() as report:
@@ -182,7 +195,8 @@ def report() -> None:
 @app.command(epilog=EXIT_CODES)
 def clean(
     cache: Annotated[
-        bool, typer.Option("--cache", help="Remove the cache of unpacked kernels as well.")
+        bool,
+        typer.Option("--cache", help="Remove the cache of unpacked kernels and chroots as well."),
     ] = False,
 ) -> None:
     """Remove what was built (build/)."""

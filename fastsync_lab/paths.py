@@ -1,6 +1,9 @@
 """Where things lie: the repository, the cache of unpacked kernels, build products and results."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -10,7 +13,7 @@ def repo_root() -> Path:
 
 
 def cache_dir() -> Path:
-    """Unpacked kernels: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
+    """Kernels, chroots: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
     if own := os.environ.get("FASTSYNC_CACHE"):
         return Path(own).absolute()
     if xdg := os.environ.get("XDG_CACHE_HOME"):
@@ -26,3 +29,12 @@ def build_dir() -> Path:
 def results_dir() -> Path:
     """Result files (JSON) and plots."""
     return repo_root() / "results"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock for the time of a `with`, so that two builds do not meet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -24,8 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from fastsync_lab.build import KernelTree, ModuleSet
+from fastsync_lab.build import FILESYSTEMS, ModuleSet
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernels import KernelTree
 from fastsync_lab.shell import kill_group, last_lines, run, spawn
 from fastsync_lab.streams import attach
 
@@ -38,9 +39,6 @@ CONSOLE_KEPT_BYTES = 65536
 ATTACHED_STREAMS = ("fastsync.in", "fastsync.out", "fastsync.err")
 NOT_COPY_ON_WRITE = frozenset({"/boot", "/dev", "/proc", "/run", "/sys"})
 GUEST_HOME = "/run/fastsync"
-
-# What stock ext4 needs that is a module of its own in Debian's kernel.
-EXT4_DEPENDENCIES = ("mbcache", "crc16", "crc32c_generic")
 
 BAD_KERNEL_LOG = re.compile(
     r"WARNING:|\bBUG\b|\bOops\b|Kernel panic|general protection fault|Call Trace:|lockdep"
@@ -90,6 +88,19 @@ def copy_on_write_folders(root: Path) -> list[str]:
     """The host's folders that the guest may write to, into its own memory."""
     folders = (path for path in sorted(root.iterdir()) if path.is_dir() and not path.is_symlink())
     return [str(path) for path in folders if str(path) not in NOT_COPY_ON_WRITE]
+
+
+def parse_show_depends(text: str) -> list[str]:
+    """The modules that `modprobe --show-depends` names, in the order to load them."""
+    files = re.findall(r"^insmod (.+)\.ko", text, re.MULTILINE)
+    return [Path(file).name.replace("-", "_") for file in files]
+
+
+def needed_by_ext4(tree: KernelTree) -> list[str]:
+    """What a kernel loads for its ext4, beside the pair that we put in its place."""
+    argv = ["/sbin/modprobe", "--dirname", str(tree.modules_dir.parents[2])]
+    argv += ["--set-version", tree.release, "--show-depends", "ext4"]
+    return [name for name in parse_show_depends(run(argv).stdout) if name not in FILESYSTEMS]
 
 
 def console_tail(text: str) -> str:
@@ -342,7 +353,7 @@ class Vm:
         """Put this pair of jbd2 and ext4 in place of whichever is loaded."""
         self.run(
             "for m in ext4 jbd2; do [ ! -d /sys/module/$m ] || rmmod $m || exit; done\n"
-            f"modprobe -a {' '.join(EXT4_DEPENDENCIES)} || exit\n"
+            f"modprobe -a {shlex.join(needed_by_ext4(self.config.tree))} || exit\n"
             f"insmod {shlex.quote(str(modules.jbd2))} && insmod {shlex.quote(str(modules.ext4))}"
         )
 
@@ -407,7 +418,10 @@ def parse_ldd(text: str) -> list[str]:
 
 
 def stage_script(program: Path, libraries: Sequence[str], folder: str, wrapper: str) -> str:
-    """Bash that copies a program and its libraries to `folder` and writes a wrapper to call."""
+    """Bash that copies a program and its libraries to `folder` and writes a wrapper to call.
+
+    The wrapper is a script for the busybox that guest/agent.sh has put into memory.
+    """
     quoted = shlex.quote
     if not libraries:
         return f"mkdir -p {folder} && cp -L {quoted(str(program))} {wrapper}"
@@ -418,8 +432,7 @@ def stage_script(program: Path, libraries: Sequence[str], folder: str, wrapper: 
         [
             f"mkdir -p {folder}/lib || exit",
             f"cp -L {shlex.join([str(program), *libraries])} {folder}/lib/ || exit",
-            f"shell={GUEST_HOME}/busybox",
-            '[ -x $shell ] || cp -L "$(command -v busybox)" $shell || exit',
-            f"printf '#!%s sh\\n%s\\n' $shell {quoted(call)} >{wrapper} && chmod +x {wrapper}",
+            f"printf '#!%s sh\\n%s\\n' {GUEST_HOME}/busybox {quoted(call)} >{wrapper} || exit",
+            f"chmod +x {wrapper}",
         ]
     )

@@ -1,7 +1,12 @@
 """What all tests share."""
 
+import pytest
 from hypothesis import settings
 
 # A loaded machine may be slow at any one example: no deadline, and the same examples every time.
 settings.register_profile("fastsync", deadline=None, derandomize=True)
 settings.load_profile("fastsync")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kernel", default="6.12", help="what the virtual machine boots")

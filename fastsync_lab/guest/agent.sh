@@ -39,7 +39,7 @@ port_device() {
 }
 
 # Receives a script of $1 bytes into $home/script. To read and answer, a busybox in memory: each
-# program loaded from the 9p root costs a tenth of a second.
+# program loaded from the 9p root costs a tenth of a second. Staged programs are started by it, too.
 busybox=$home/busybox
 cp -L "$(command -v busybox)" "$busybox"
 receive() {

@@ -57,6 +57,8 @@
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
 
+#include "compat.h"
+
 /*
  * A timer expires late, by the time that the interrupt takes to come through:
  * about 1 us in virtual time.  So the timer is armed earlier by a lead, which
@@ -74,70 +76,62 @@
 #define FLASH_MAX_TRANSFER	SZ_512K
 #define FLASH_MAX_DISCARD	SZ_64M
 
-static unsigned long read_ns = 100000;
-module_param(read_ns, ulong, 0444);
+/**
+ * struct flash_param - a module parameter
+ * @value: its value
+ * @min: the least that is accepted
+ * @max: the most that is accepted
+ */
+struct flash_param {
+	unsigned long value, min, max;
+};
+
+static struct flash_param read_ns = { 100000, 0, NSEC_PER_SEC };
+module_param_named(read_ns, read_ns.value, ulong, 0444);
 MODULE_PARM_DESC(read_ns, "Latency of a read, in ns");
 
-static unsigned long write_ns = 100000;
-module_param(write_ns, ulong, 0444);
+static struct flash_param write_ns = { 100000, 0, NSEC_PER_SEC };
+module_param_named(write_ns, write_ns.value, ulong, 0444);
 MODULE_PARM_DESC(write_ns, "Latency of a write, in ns");
 
-static unsigned long random_write_ns;
-module_param(random_write_ns, ulong, 0444);
+static struct flash_param random_write_ns = { 0, 0, NSEC_PER_SEC };
+module_param_named(random_write_ns, random_write_ns.value, ulong, 0444);
 MODULE_PARM_DESC(random_write_ns,
 		 "Surcharge of a write that does not start where the last one ended, in ns");
 
-static unsigned long flush_ns = 100000;
-module_param(flush_ns, ulong, 0444);
-MODULE_PARM_DESC(flush_ns, "Time for which a cache flush occupies the device, in ns");
+static struct flash_param flush_ns = { 100000, 0, NSEC_PER_SEC };
+module_param_named(flush_ns, flush_ns.value, ulong, 0444);
+MODULE_PARM_DESC(flush_ns,
+		 "Time for which a cache flush occupies the device, in ns");
 
-static unsigned long fua_ns;
-module_param(fua_ns, ulong, 0444);
+static struct flash_param fua_ns = { 0, 0, NSEC_PER_SEC };
+module_param_named(fua_ns, fua_ns.value, ulong, 0444);
 MODULE_PARM_DESC(fua_ns, "What a FUA write costs on top of a write, in ns");
 
-static unsigned long discard_ns = 100000;
-module_param(discard_ns, ulong, 0444);
+static struct flash_param discard_ns = { 100000, 0, NSEC_PER_SEC };
+module_param_named(discard_ns, discard_ns.value, ulong, 0444);
 MODULE_PARM_DESC(discard_ns, "Latency of a discard or write-zeroes, in ns");
 
-static unsigned long read_mib_s;
-module_param(read_mib_s, ulong, 0444);
+static struct flash_param read_mib_s = { 0, 0, SZ_1M };
+module_param_named(read_mib_s, read_mib_s.value, ulong, 0444);
 MODULE_PARM_DESC(read_mib_s, "Bandwidth of reads, in MiB/s (0: no limit)");
 
-static unsigned long write_mib_s;
-module_param(write_mib_s, ulong, 0444);
+static struct flash_param write_mib_s = { 0, 0, SZ_1M };
+module_param_named(write_mib_s, write_mib_s.value, ulong, 0444);
 MODULE_PARM_DESC(write_mib_s, "Bandwidth of writes, in MiB/s (0: no limit)");
 
-static unsigned long queue_depth = 64;
-module_param(queue_depth, ulong, 0444);
+static struct flash_param queue_depth = { 64, 1, BLK_MQ_MAX_DEPTH };
+module_param_named(queue_depth, queue_depth.value, ulong, 0444);
 MODULE_PARM_DESC(queue_depth, "Requests that the device holds at a time");
 
-static unsigned long volatile_cache = 1;
-module_param(volatile_cache, ulong, 0444);
+static struct flash_param volatile_cache = { 1, 0, 1 };
+module_param_named(volatile_cache, volatile_cache.value, ulong, 0444);
 MODULE_PARM_DESC(volatile_cache,
 		 "1: volatile write cache, with flush and FUA; 0: none");
 
-static unsigned long capacity_mib = 512;
-module_param(capacity_mib, ulong, 0444);
+static struct flash_param capacity_mib = { 512, 1, SZ_1M };
+module_param_named(capacity_mib, capacity_mib.value, ulong, 0444);
 MODULE_PARM_DESC(capacity_mib, "Capacity, in MiB");
-
-static const struct {
-	const char *name;
-	const unsigned long *value;
-	unsigned long min;
-	unsigned long max;
-} flash_params[] = {
-	{ "read_ns",		&read_ns,		0, NSEC_PER_SEC },
-	{ "write_ns",		&write_ns,		0, NSEC_PER_SEC },
-	{ "random_write_ns",	&random_write_ns,	0, NSEC_PER_SEC },
-	{ "flush_ns",		&flush_ns,		0, NSEC_PER_SEC },
-	{ "fua_ns",		&fua_ns,		0, NSEC_PER_SEC },
-	{ "discard_ns",		&discard_ns,		0, NSEC_PER_SEC },
-	{ "read_mib_s",		&read_mib_s,		0, SZ_1M },
-	{ "write_mib_s",	&write_mib_s,		0, SZ_1M },
-	{ "queue_depth",	&queue_depth,		1, BLK_MQ_MAX_DEPTH },
-	{ "volatile_cache",	&volatile_cache,	0, 1 },
-	{ "capacity_mib",	&capacity_mib,		1, SZ_1M },
-};
 
 /**
  * struct flash_device - the device
@@ -329,23 +323,23 @@ static u64 flash_charge(struct flash_device *dev, struct request *rq, u64 now)
 
 	switch (req_op(rq)) {
 	case REQ_OP_READ:
-		occupied = flash_transfer_ns(blk_rq_bytes(rq), read_mib_s);
-		latency = read_ns;
+		occupied = flash_transfer_ns(blk_rq_bytes(rq), read_mib_s.value);
+		latency = read_ns.value;
 		break;
 	case REQ_OP_WRITE:
-		occupied = flash_transfer_ns(blk_rq_bytes(rq), write_mib_s);
-		latency = write_ns;
+		occupied = flash_transfer_ns(blk_rq_bytes(rq), write_mib_s.value);
+		latency = write_ns.value;
 		if (blk_rq_pos(rq) != dev->stream_end)
-			occupied += random_write_ns;
+			occupied += random_write_ns.value;
 		if (rq->cmd_flags & REQ_FUA)
-			latency += fua_ns;
+			latency += fua_ns.value;
 		dev->stream_end = blk_rq_pos(rq) + blk_rq_sectors(rq);
 		break;
 	case REQ_OP_FLUSH:
-		occupied = flush_ns;
+		occupied = flush_ns.value;
 		break;
 	default:
-		latency = discard_ns;
+		latency = discard_ns.value;
 		break;
 	}
 
@@ -405,13 +399,12 @@ static blk_status_t flash_queue_rq(struct blk_mq_hw_ctx *hctx,
 }
 
 static int flash_init_request(struct blk_mq_tag_set *set, struct request *rq,
-			      unsigned int hctx_idx, unsigned int numa_node)
+			      unsigned int hctx_idx, FLASH_NODE_TYPE numa_node)
 {
 	struct flash_cmd *cmd = blk_mq_rq_to_pdu(rq);
 
-	hrtimer_init(&cmd->timer, CLOCK_MONOTONIC,
-		     HRTIMER_MODE_ABS_PINNED_HARD);
-	cmd->timer.function = flash_timer_fn;
+	hrtimer_setup(&cmd->timer, flash_timer_fn, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_ABS_PINNED_HARD);
 	return 0;
 }
 
@@ -431,16 +424,18 @@ static const struct block_device_operations flash_fops = {
 
 static int __init flash_check_params(void)
 {
-	int i, err = 0;
+	unsigned int i;
+	int err = 0;
 
-	for (i = 0; i < ARRAY_SIZE(flash_params); i++) {
-		unsigned long value = *flash_params[i].value;
+	for (i = 0; i < THIS_MODULE->num_kp; i++) {
+		const struct kernel_param *kp = &THIS_MODULE->kp[i];
+		const struct flash_param *param =
+			container_of(kp->arg, struct flash_param, value);
 
-		if (value >= flash_params[i].min && value <= flash_params[i].max)
+		if (param->value >= param->min && param->value <= param->max)
 			continue;
-		pr_err("%s=%lu is out of range: %lu to %lu\n",
-		       flash_params[i].name, value,
-		       flash_params[i].min, flash_params[i].max);
+		pr_err("%s=%lu is out of range: %lu to %lu\n", kp->name,
+		       param->value, param->min, param->max);
 		err = -EINVAL;
 	}
 	return err;
@@ -469,11 +464,13 @@ static int __init flash_init(void)
 		.discard_granularity		= SZ_4K,
 	};
 	struct flash_device *dev;
+	sector_t sectors;
 	int err;
 
 	err = flash_check_params();
 	if (err)
 		return err;
+	sectors = (sector_t)capacity_mib.value << (20 - SECTOR_SHIFT);
 
 	dev = kzalloc(sizeof(*dev), GFP_KERNEL);
 	if (!dev)
@@ -484,17 +481,16 @@ static int __init flash_init(void)
 
 	dev->tags.ops = &flash_mq_ops;
 	dev->tags.nr_hw_queues = 1;
-	dev->tags.queue_depth = queue_depth;
+	dev->tags.queue_depth = queue_depth.value;
 	dev->tags.numa_node = NUMA_NO_NODE;
 	dev->tags.cmd_size = sizeof(struct flash_cmd);
-	dev->tags.flags = BLK_MQ_F_SHOULD_MERGE;
+	dev->tags.flags = FLASH_TAG_FLAGS;
 	err = blk_mq_alloc_tag_set(&dev->tags);
 	if (err)
 		goto free_dev;
 
-	if (volatile_cache)
-		lim.features |= BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA;
-	dev->disk = blk_mq_alloc_disk(&dev->tags, &lim, dev);
+	dev->disk = flash_alloc_disk(&dev->tags, &lim, volatile_cache.value,
+				     dev);
 	if (IS_ERR(dev->disk)) {
 		err = PTR_ERR(dev->disk);
 		goto free_tags;
@@ -502,7 +498,7 @@ static int __init flash_init(void)
 	dev->disk->fops = &flash_fops;
 	dev->disk->private_data = dev;
 	strscpy(dev->disk->disk_name, "flash0", DISK_NAME_LEN);
-	set_capacity(dev->disk, (sector_t)capacity_mib << (20 - SECTOR_SHIFT));
+	set_capacity(dev->disk, sectors);
 
 	err = add_disk(dev->disk);
 	if (err)

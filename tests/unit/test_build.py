@@ -1,28 +1,19 @@
-"""build.py without a network, a kernel or a compiler."""
+"""build.py without a kernel or a compiler."""
 
-import json
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab import build
-from fastsync_lab.build import KernelTree
 from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.shell import Completed
-
-MADISON = """\
-linux-source-6.12 | 6.12.117-1~deb12u1 | http://mirror.example/debian-security bookworm-security/main amd64 Packages
-linux-source-6.12 | 6.12.115-2~deb12u1 | http://mirror.example/debian-security bookworm-security/main amd64 Packages
-linux-source-6.12 | 6.12.99-1~deb12u1 | http://mirror.example/debian-security bookworm-security/main amd64 Packages
-linux-source-6.12 | 6.12.117-1~deb12u1 | http://mirror.example/debian-security bookworm-security/main Sources
-"""  # noqa: E501
-SERVED = ["6.12.117-1~deb12u1", "6.12.115-2~deb12u1", "6.12.99-1~deb12u1"]
+from fastsync_lab.kernels import KernelTree, find_series, load_series, tree_at
 
 
-def fake_tree(root: Path, version: str = "6.12.117-1~deb12u1") -> KernelTree:
+def fake_tree(root: Path) -> KernelTree:
     """A kernel in the cache's layout, with the few files that the overlay needs."""
-    tree = build.tree_at(root, build.find_series("6.12"), version)
+    tree = tree_at(root, find_series("6.12"), "6.12.117-1~deb12u1", "6.12.117+deb12-amd64")
     for name in ("ext4", "jbd2"):
         folder = tree.source_dir / "fs" / name
         folder.mkdir(parents=True)
@@ -49,145 +40,6 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-# --- which kernel
-
-
-@pytest.mark.parametrize("kernel", ["6.12", "6.12.113"])
-def test_series_is_found_by_its_name_and_by_a_version(kernel: str) -> None:
-    assert build.find_series(kernel).name == "6.12"
-
-
-@pytest.mark.parametrize("kernel", ["6.13", "6.1", "6.122", "6.12.", "6.12.x", "", "latest"])
-def test_unknown_kernel_is_refused_with_what_is_allowed(kernel: str) -> None:
-    with pytest.raises(UsageError, match=r"allowed are 6\.12, 6\.12\.N"):
-        build.find_series(kernel)
-
-
-def test_names_of_release_and_packages() -> None:
-    release, packages = build.find_series("6.12").names("6.12.117-1~deb12u1")
-    assert release == "6.12.117+deb12-amd64"
-    assert packages == (
-        "linux-image-6.12.117+deb12-amd64",
-        "linux-headers-6.12.117+deb12-amd64",
-        "linux-headers-6.12.117+deb12-common",
-        "linux-kbuild-6.12.117+deb12",
-    )
-
-
-def test_version_of_another_pattern_is_refused() -> None:
-    with pytest.raises(FastsyncError, match=r"6\.13\.1-1 does not match"):
-        build.find_series("6.12").names("6.13.1-1")
-
-
-def test_madison_gives_each_version_once_newest_first() -> None:
-    assert build.parse_madison(MADISON) == SERVED
-
-
-def test_madison_of_nothing() -> None:
-    assert build.parse_madison("N: Unable to locate package linux-source-6.12\n") == []
-
-
-@pytest.mark.parametrize(
-    ("kernel", "version"),
-    [
-        ("6.12", "6.12.117-1~deb12u1"),
-        ("6.12.99", "6.12.99-1~deb12u1"),
-        ("6.12.11", None),
-        ("6.12.118", None),
-    ],
-)
-def test_choice_of_a_version(kernel: str, version: str | None) -> None:
-    assert build.choose_version(kernel, "6.12", SERVED) == version
-
-
-def test_newest_is_by_number_and_by_revision() -> None:
-    versions = ["6.12.9-1~deb12u1", "6.12.10-1~deb12u1", "6.12.10-2~deb12u1"]
-    assert build.choose_version("6.12", "6.12", versions) == "6.12.10-2~deb12u1"
-
-
-# --- the cache
-
-
-def test_cached_kernel_is_used_without_asking_apt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "served_versions", lambda series: pytest.fail("asked apt"))
-    for version in ("6.12.115-2~deb12u1", "6.12.117-1~deb12u1"):
-        root = build.kernels_dir() / version.replace("~", "+")
-        root.mkdir(parents=True)
-        (root / "tree.json").write_text(json.dumps({"debian_version": version}))
-    assert build.fetch_kernel("6.12").release == "6.12.117+deb12-amd64"
-    assert build.fetch_kernel("6.12.115").release == "6.12.115+deb12-amd64"
-
-
-def test_half_unpacked_kernel_is_not_taken_for_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "served_versions", lambda series: SERVED)
-    (build.kernels_dir() / "6.12.117-1+deb12u1.half" / "boot").mkdir(parents=True)
-    fetched: list[str] = []
-    monkeypatch.setattr(
-        build, "fetch_version", lambda series, version, report: fetched.append(version)
-    )
-    build.fetch_kernel("6.12")
-    assert fetched == ["6.12.117-1~deb12u1"]
-
-
-def test_version_that_debian_does_not_serve(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "served_versions", lambda series: SERVED)
-    message = r"no kernel 6\.12\.5: it serves 6\.12\.117-1~deb12u1, 6\.12\.115-2~deb12u1"
-    with pytest.raises(UsageError, match=message):
-        build.fetch_kernel("6.12.5")
-
-
-def test_download_replaces_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    good, name = b"whole package", "linux-x_1_amd64.deb"
-    (tmp_path / name).write_bytes(b"half of it")
-    reference = tmp_path / "reference"
-    reference.write_bytes(good)
-    checksum = build.file_checksum(reference)
-    monkeypatch.setattr(build, "package_checksum", lambda package, version: checksum)
-    calls: list[list[str]] = []
-
-    def fake_run(argv: list[str], **_options: object) -> Completed:
-        calls.append(argv)
-        if not (tmp_path / name).exists():  # apt leaves a file of the same name as it is
-            (tmp_path / name).write_bytes(good)
-        return Completed(0, "", "")
-
-    monkeypatch.setattr(build, "run", fake_run)
-    assert build.download("linux-x", "1", tmp_path, build.silent).read_bytes() == good
-    assert len(calls) == 2
-    build.download("linux-x", "1", tmp_path, build.silent)
-    assert len(calls) == 2
-
-
-def test_source_of_another_version_is_refused(tmp_path: Path) -> None:
-    tree = fake_tree(tmp_path)
-    makefile = tree.source_dir / "Makefile"
-    makefile.write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\nEXTRAVERSION =\n")
-    build.check_source_version(tree)
-    makefile.write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 115\nEXTRAVERSION =\n")
-    with pytest.raises(FastsyncError, match=r"holds Linux 6\.12\.115, the kernel is 6\.12\.117-1"):
-        build.check_source_version(tree)
-
-
-def test_absolute_paths_of_the_packages_become_relative(tmp_path: Path) -> None:
-    tree = fake_tree(tmp_path)
-    tree.headers_dir.mkdir(parents=True)
-    tree.modules_dir.mkdir(parents=True)
-    (tree.headers_dir / "Makefile").write_text("include /usr/src/linux-headers-c/Makefile\n")
-    (tree.modules_dir / "build").symlink_to(f"/usr/src/{tree.headers_dir.name}")
-    build.make_relocatable(tree)
-    assert "/usr/src" not in (tree.headers_dir / "Makefile").read_text()
-    assert (tree.modules_dir / "build").resolve() == tree.headers_dir.resolve()
-
-
 # --- overlay and glue
 
 
@@ -212,6 +64,13 @@ def test_overlay_and_glue_are_added_and_our_files_are_strict(tmp_path: Path, rep
     assert (ext4 / "super.c").read_text().splitlines()[9] == "line X"
     assert (ext4 / "mtime.c").read_text() == "int x;\n"
     assert (ext4 / "Makefile").read_text().endswith("CFLAGS_mtime.o += -Werror\n")
+
+
+def test_series_without_glue_is_only_there_as_stock(tmp_path: Path, repo: Path) -> None:
+    message = r"kernel/glue/6\.12 has no patches: .* only the stock modules \(--stock\)"
+    with pytest.raises(UsageError, match=message):
+        build.build_modules(fake_tree(tmp_path / "tree"))
+    assert list(repo.iterdir()) == []
 
 
 def test_stock_has_neither(tmp_path: Path, repo: Path) -> None:
@@ -294,11 +153,14 @@ def test_sync_keeps_unchanged_files_and_drops_what_is_gone(tmp_path: Path) -> No
 def test_fingerprint_changes_with_every_input(tmp_path: Path) -> None:
     file = tmp_path / "mtime.c"
     file.write_text("a")
-    tree = build.tree_at(tmp_path, build.find_series("6.12"), "6.12.117-1~deb12u1")
-    other = build.tree_at(tmp_path, build.find_series("6.12"), "6.12.115-2~deb12u1")
+    tree = fake_tree(tmp_path / "a")
     first = build.fingerprint(tree, [file])
     assert build.fingerprint(tree, [file]) == first
+    assert build.fingerprint(fake_tree(tmp_path / "a2"), [file]) != first
+    other = dataclasses.replace(tree, debian_version="6.12.115-2~deb12u1")
     assert build.fingerprint(other, [file]) != first
+    in_chroot = dataclasses.replace(tree, series="7.2")
+    assert build.fingerprint(in_chroot, [file]) != first
     assert build.fingerprint(tree, []) != first
     file.write_text("b")
     assert build.fingerprint(tree, [file]) != first
@@ -309,8 +171,9 @@ def test_first_errors_of_a_build_log() -> None:
     assert build.first_errors(log) == "x.c:1:2: error: no such thing | make[1]: *** [x.o] Error 1"
 
 
-def test_glue_of_this_tree_is_well_formed() -> None:
-    for patch in build.glue_patches("6.12"):
+@pytest.mark.parametrize("series", load_series())
+def test_glue_of_this_tree_is_well_formed(series: str) -> None:
+    for patch in build.glue_patches(series):
         touched = re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
         assert touched, patch
         assert all(name.startswith(("fs/ext4/", "fs/jbd2/")) for name in touched), patch

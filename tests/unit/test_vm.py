@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsync_lab import shell, vm
-from fastsync_lab.build import KernelTree
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernels import KernelTree
 from fastsync_lab.streams import pump_in, write_all
 
 CLEAN_LOG = """\
@@ -24,6 +24,7 @@ CLEAN_LOG = """\
 """
 BAD_LINES = [
     "[    9.1] WARNING: CPU: 0 PID: 1 at fs/ext4/inode.c:1 ext4_x+0x1/0x2 [ext4]",
+    "[    9.1] WARNING: fs/ext4/inode.c:1 at ext4_x+0x1/0x2 [ext4], CPU#0: ls/1",
     "[    9.1] BUG: kernel NULL pointer dereference, address: 0000000000000000",
     "[    9.1] kernel BUG at fs/jbd2/commit.c:1!",
     "[    9.1] Oops: 0000 [#1] PREEMPT SMP",
@@ -88,6 +89,18 @@ def test_path_that_virtme_cannot_share_is_refused() -> None:
     assert vm.safe_share(Path("/a b/6.12.117-1+deb12u1")) == Path("/a b/6.12.117-1+deb12u1")
 
 
+def test_modules_that_ext4_needs_are_in_the_order_to_load_them() -> None:
+    text = """\
+builtin crc64
+insmod /a b/kernel/crypto/crc32c-cryptoapi.ko.xz
+insmod /a b/kernel/fs/mbcache.ko option=1
+install /bin/true
+insmod /a b/kernel/fs/ext4/ext4.ko.zst
+"""
+    assert vm.parse_show_depends(text) == ["crc32c_cryptoapi", "mbcache", "ext4"]
+    assert vm.parse_show_depends("") == []
+
+
 def test_copy_on_write_leaves_out_links_files_and_kernel_folders(tmp_path: Path) -> None:
     folders = vm.copy_on_write_folders(Path("/"))
     assert "/usr" in folders
@@ -147,6 +160,7 @@ def test_staged_program_runs_from_its_copy(program: str, tmp_path: Path) -> None
     libraries = vm.parse_ldd(shell.run(["ldd", found], check=False).stdout)
     script = vm.stage_script(Path(found), libraries, folder, wrapper)
     script = script.replace(vm.GUEST_HOME, str(tmp_path))
+    shell.run(["bash", "-c", f'cp -L "$(command -v busybox)" {tmp_path}'])  # as the agent does
     shell.run(["bash", "-c", script])
     argument = "--version" if program == "/bin/ls" else "--help"
     assert shell.run([wrapper, argument]).stdout

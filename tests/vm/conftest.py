@@ -6,17 +6,23 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import shell
-from fastsync_lab.build import KernelTree, ModuleSet, build_flashdev, build_modules, fetch_kernel
+from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.device import load_profile
+from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, GuestFs
 
-KERNEL = "6.12"
+
+@pytest.fixture(scope="session")
+def kernel(pytestconfig: pytest.Config) -> str:
+    """The kernel that --kernel names."""
+    name: str = pytestconfig.getoption("--kernel")
+    return name
 
 
 @pytest.fixture(scope="session")
-def tree() -> KernelTree:
-    return fetch_kernel(KERNEL)
+def tree(kernel: str) -> KernelTree:
+    return fetch_kernel(kernel)
 
 
 @pytest.fixture(scope="session")
@@ -43,11 +49,16 @@ def vm(tree: KernelTree) -> Iterator[Vm]:
 @pytest.fixture(scope="session")
 def fsops(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the guest finds the fsops program."""
-    program = tmp_path_factory.mktemp("fsops") / "fsops"
-    source = Path(__file__).with_name("fsops.c")
+    return vm.stage(str(compile_program("fsops", tmp_path_factory.mktemp("fsops"))))
+
+
+def compile_program(name: str, folder: Path) -> Path:
+    """Compile tests/vm/<name>.c into `folder`."""
+    program = folder / name
+    source = Path(__file__).with_name(f"{name}.c")
     shell.run(["gcc", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-static",
-               "-o", str(program), str(source)])  # fmt: skip
-    return vm.stage(str(program))
+               "-pthread", "-o", str(program), str(source)])  # fmt: skip
+    return program
 
 
 @pytest.fixture

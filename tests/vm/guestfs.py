@@ -91,12 +91,11 @@ class GuestFs:
         flag = f"-o {shlex.quote(options)}" if options else ""
         return self.vm.run(f"mount -t ext4 {flag} {self.device} {MNT}", check=check)
 
-    def remount(self, options: str, *, check: bool = True) -> GuestResult:
-        # Not by device and folder: that would make mount(8) add options of its own.
-        return self.vm.run(f"mount -i -o remount,{shlex.quote(options)} {MNT}", check=check)
+    def remount(self, options: str) -> None:
+        assert self.mount_errno(options, remount=True) == 0, options
 
     def mount_errno(self, options: str, *, remount: bool = False) -> int:
-        """What mount(2) fails with, 0 if it does not."""
+        """What mount(2) fails with, 0 if it does not; mount(8) would add options of its own."""
         verb = "remount" if remount else "mount"
         (event,) = self.ops(f"{verb}:{options}", file=MNT)
         return event["errno"]

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import shell
-from fastsync_lab.build import KernelTree, ModuleSet
+from fastsync_lab.build import ModuleSet
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root
 from fastsync_lab.vm import Vm, VmConfig
 
 
-def fastsync_vm(*arguments: str, input_text: str | None = None) -> shell.Completed:
-    """Run ./fastsync vm with the stock modules."""
-    argv = [str(repo_root() / "fastsync"), "vm", "--stock", *arguments]
-    return shell.run(argv, input_text=input_text, check=False, timeout_s=300)
+@pytest.fixture
+def vm_command(kernel: str) -> list[str]:
+    """./fastsync vm with the stock modules."""
+    return [str(repo_root() / "fastsync"), "vm", "--stock", "--kernel", kernel]
 
 
 def children(pid: int) -> list[int]:
@@ -55,6 +56,7 @@ def test_what_the_guest_writes_elsewhere_stays_in_it(vm: Vm) -> None:
     assert not Path("/usr/fastsync-test").exists()
 
 
+@pytest.mark.short
 def test_modules_are_swapped(vm: Vm, modules: ModuleSet, stock_modules: ModuleSet) -> None:
     for pair in (stock_modules, modules, stock_modules):
         vm.load_filesystem(pair)
@@ -93,16 +95,17 @@ def test_panic_is_an_error_that_quotes_the_console(tree: KernelTree) -> None:
         guest.run("echo c >/proc/sysrq-trigger", timeout_s=60)
 
 
-def test_vm_command_passes_streams_and_status_through() -> None:
+def test_vm_command_passes_streams_and_status_through(vm_command: list[str]) -> None:
     command = "cat; echo $FASTSYNC_DEV; echo err | tee /dev/stderr >/dev/null; exit 42"
-    done = fastsync_vm("--device", "nvme", "--", "sh", "-c", command, input_text="hi\n")
+    argv = [*vm_command, "--device", "nvme", "--", "sh", "-c", command]
+    done = shell.run(argv, input_text="hi\n", check=False, timeout_s=300)
     assert (done.status, done.stdout) == (42, "hi\n/dev/flash0\n")
     assert done.stderr.endswith("err\n")
 
 
-def test_killed_vm_command_leaves_no_guest_behind() -> None:
-    argv = [str(repo_root() / "fastsync"), "vm", "--stock", "--", "sh", "-c"]
-    process = shell.spawn([*argv, "echo up; while :; do :; done"], stdout=subprocess.PIPE)
+def test_killed_vm_command_leaves_no_guest_behind(vm_command: list[str]) -> None:
+    argv = [*vm_command, "--", "sh", "-c", "echo up; while :; do :; done"]
+    process = shell.spawn(argv, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     started = children(process.pid)

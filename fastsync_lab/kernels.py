@@ -1,0 +1,404 @@
+"""Which stock Debian kernels there are, and how one gets into the cache.
+
+kernels.toml has a table for each series. Nothing is installed: packages are unpacked into the
+cache. A folder gets its final name only when it is whole, so an interrupted run is taken up where
+it stopped and never taken for a finished one.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.chroot import Place, Recipe, place_for
+from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.paths import cache_dir, locked
+from fastsync_lab.progress import Report, silent
+from fastsync_lab.shell import last_lines, run
+
+SOURCE_MEMBERS = (
+    "Makefile",
+    "fs/ext4",
+    "fs/jbd2",
+    "scripts/checkpatch.pl",
+    "scripts/spelling.txt",
+    "scripts/const_structs.checkpatch",
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A [kernel.SERIES] table of kernels.toml."""
+
+    name: str
+    source: str
+    version: str
+    release: str
+    packages: tuple[str, ...]
+    named_by: str | None = None
+    chroot: Recipe | None = None
+
+    def names(self, debian_version: str, more: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+        """The release and the packages that belong to a version of the source package.
+
+        `more` are the groups of `named_by`. Raises FastsyncError when the version does not look
+        like one of this series.
+        """
+        match = re.fullmatch(self.version, debian_version)
+        if match is None:
+            raise FastsyncError(
+                f"{self.source} {debian_version} does not match the pattern {self.version} "
+                "of kernels.toml"
+            )
+        groups = {**match.groupdict(), **more}
+        packages = tuple(name.format(**groups) for name in self.packages)
+        return self.release.format(**groups), packages
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A version of a series that apt can fetch as a whole: each package with its SHA-256."""
+
+    debian_version: str
+    release: str
+    packages: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class KernelTree:
+    """A stock kernel, its headers and its ext4 and jbd2 sources, unpacked in the cache."""
+
+    series: str
+    release: str
+    debian_version: str
+    vmlinuz: Path
+    modules_dir: Path
+    headers_dir: Path
+    source_dir: Path
+
+
+# --- which kernel ------------------------------------------------------------------------------
+
+
+def load_series() -> dict[str, Series]:
+    """The series of kernels.toml, by name."""
+    tables = tomllib.loads(Path(__file__).with_name("kernels.toml").read_text())
+    recipes = {
+        release: Recipe(release, tuple(table["suites"]), tuple(table["packages"]))
+        for release, table in tables["chroot"].items()
+    }
+    return {name: parse_series(name, table, recipes) for name, table in tables["kernel"].items()}
+
+
+def parse_series(name: str, table: Mapping[str, Any], recipes: Mapping[str, Recipe]) -> Series:
+    """The series that a table describes."""
+    return Series(
+        name=name,
+        source=table["source"],
+        version=table["version"],
+        release=table["release"],
+        packages=tuple(table["packages"]),
+        named_by=table.get("named_by"),
+        chroot=recipes[table["chroot"]] if "chroot" in table else None,
+    )
+
+
+def find_series(kernel: str) -> Series:
+    """The series that "6.12" or "6.12.113" belongs to; UsageError for any other."""
+    known = load_series()
+    for series in known.values():
+        if kernel == series.name or re.fullmatch(re.escape(series.name) + r"\.\d+", kernel):
+            return series
+    allowed = ", ".join(f"{name}, {name}.N" for name in known)
+    raise UsageError(f"no kernel {kernel!r}: allowed are {allowed}")
+
+
+def upstream_version(debian_version: str) -> str:
+    """The upstream part of a Debian version: "6.12.117" of "6.12.117-1~deb12u1"."""
+    return debian_version.split("-", 1)[0]
+
+
+def version_key(debian_version: str) -> tuple[int, ...]:
+    """Orders the Debian versions of one series."""
+    return tuple(int(number) for number in re.findall(r"\d+", debian_version))
+
+
+def fitting_versions(kernel: str, series: str, versions: Sequence[str]) -> list[str]:
+    """Those of `versions` that `kernel` ("6.12" or "6.12.113") means, newest first."""
+    fitting = [v for v in versions if kernel == series or upstream_version(v) == kernel]
+    return sorted(fitting, key=version_key, reverse=True)
+
+
+# --- what apt offers ---------------------------------------------------------------------------
+
+
+def parse_madison(text: str) -> list[tuple[str, str]]:
+    """The package and the version of each row that `apt-cache madison` prints."""
+    rows = [[field.strip() for field in line.split("|")] for line in text.splitlines()]
+    return [(row[0], row[1]) for row in rows if len(row) >= 3]
+
+
+def madison(packages: Sequence[str], place: Place) -> list[tuple[str, str]]:
+    """The versions of packages that apt can fetch, as rows of package and version."""
+    return parse_madison(run(place.argv(["apt-cache", "madison", *packages]), check=False).stdout)
+
+
+def served_versions(series: Series, place: Place) -> list[str]:
+    """The versions of a series' source package that apt can fetch, newest first."""
+    versions = {version for _, version in madison([series.source], place)}
+    fitting = [version for version in versions if re.fullmatch(series.version, version)]
+    return sorted(fitting, key=version_key, reverse=True)
+
+
+def naming_groups(series: Series, debian_version: str, place: Place) -> dict[str, str]:
+    """The groups of `named_by`, from the package of that name that has the source's version.
+
+    Raises FastsyncError when there is none.
+    """
+    if series.named_by is None:
+        return {}
+    prefix = re.split(r"[^\w-]", series.named_by, maxsplit=1)[0]
+    names = run(place.argv(["apt-cache", "pkgnames", prefix]), check=False).stdout.split()
+    fitting = [name for name in names if re.fullmatch(series.named_by, name)]
+    for package, version in madison(fitting, place) if fitting else []:
+        match = re.fullmatch(series.named_by, package)
+        if match and version == debian_version:
+            return match.groupdict()
+    raise FastsyncError(f"apt serves no package {series.named_by} of version {debian_version}")
+
+
+def parse_checksums(text: str) -> dict[str, str]:
+    """The SHA-256 of each package in the output of `apt-cache show`."""
+    stanzas = re.finditer(r"^Package: (\S+)\n(?:.+\n)*?SHA256: ([0-9a-f]{64})$", text, re.M)
+    return {match[1]: match[2] for match in stanzas}
+
+
+def offer(series: Series, debian_version: str, place: Place) -> Offer:
+    """What to fetch for a version, with the SHA-256 that the signed package lists state.
+
+    Raises FastsyncError when apt does not serve all of it.
+    """
+    groups = naming_groups(series, debian_version, place)
+    release, packages = series.names(debian_version, groups)
+    wanted = [*packages, series.source]
+    argv = ["apt-cache", "show", *(f"{name}={debian_version}" for name in wanted)]
+    checksums = parse_checksums(run(place.argv(argv), check=False).stdout)
+    if missing := [name for name in wanted if name not in checksums]:
+        raise FastsyncError(
+            f"apt does not serve {', '.join(missing)} {debian_version}, which belongs to the "
+            "source package of that version: try `./fastsync build --refresh`"
+        )
+    return Offer(debian_version, release, {name: checksums[name] for name in wanted})
+
+
+# --- the cache ---------------------------------------------------------------------------------
+
+
+def kernels_dir() -> Path:
+    """The cache's unpacked kernels."""
+    return cache_dir() / "kernels"
+
+
+def folder_name(debian_version: str) -> str:
+    """What a version's folder is called: vng takes no ~ in a path."""
+    return debian_version.replace("~", "+")
+
+
+def tree_at(root: Path, series: Series, debian_version: str, release: str) -> KernelTree:
+    """The kernel that is unpacked under `root`."""
+    return KernelTree(
+        series=series.name,
+        release=release,
+        debian_version=debian_version,
+        vmlinuz=root / "boot" / f"vmlinuz-{release}",
+        modules_dir=root / "lib" / "modules" / release,
+        headers_dir=root / "usr" / "src" / f"linux-headers-{release}",
+        source_dir=root / series.source,
+    )
+
+
+def cached_trees(series: Series) -> dict[str, KernelTree]:
+    """The whole kernels of a series in the cache, by Debian version."""
+    trees = {}
+    for file in sorted(kernels_dir().glob("*/tree.json")):
+        note = json.loads(file.read_text())
+        version = note["debian_version"]
+        if note.get("series") == series.name:
+            trees[version] = tree_at(file.parent, series, version, note["release"])
+    return trees
+
+
+def note_tree(root: Path, tree: KernelTree) -> None:
+    """Note beside an unpacked kernel what it is, so that to find it again takes no apt."""
+    note = {key: getattr(tree, key) for key in ("series", "debian_version", "release")}
+    (root / "tree.json").write_text(json.dumps(note) + "\n")
+
+
+# --- fetching ----------------------------------------------------------------------------------
+
+
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def whole_file(folder: Path, name: str, checksum: str) -> Path | None:
+    """The file in `folder` that matches the pattern `name`, if it is whole."""
+    found = next(iter(folder.glob(name)), None)
+    return found if found and file_checksum(found) == checksum else None
+
+
+def download(
+    package: str, version: str, checksum: str, folder: Path, place: Place, report: Report
+) -> Path:
+    """Fetch one package into `folder` and return its file; one already there and whole is kept.
+
+    apt resumes a partial file. It leaves a damaged one of the right size as it is: that is removed
+    and fetched once more.
+    """
+    name = f"{package}_{version.replace(':', '%3a')}_*.deb"
+    if found := whole_file(folder, name, checksum):
+        return found
+    report(f"fetching {package} {version}")
+    argv = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", f"{package}={version}"]
+    for _ in range(2):
+        done = run(place.argv(argv), cwd=folder, check=False)
+        if found := whole_file(folder, name, checksum):
+            return found
+        if done.status == 0:
+            for damaged in folder.glob(name):
+                damaged.unlink()
+    raise FastsyncError(
+        f"cannot fetch {package} {version}: {last_lines(done.stderr, 2) or 'wrong SHA-256'}; "
+        "if Debian dropped this version, `./fastsync build --refresh` finds a newer one"
+    )
+
+
+def unpack(debs: Sequence[Path], tree: KernelTree, root: Path, report: Report) -> None:
+    """Unpack the packages of `tree` into `root`; of the kernel's source, what the build needs."""
+    for deb in debs:
+        report(f"unpacking {deb.name}")
+        run(["dpkg-deb", "-x", str(deb), str(root)])
+    source = tree.source_dir.name
+    archive = root / "usr" / "src" / f"{source}.tar.xz"
+    report(f"unpacking {archive.name}: fs/ext4, fs/jbd2 and checkpatch")
+    members = [f"{source}/{member}" for member in SOURCE_MEMBERS]
+    run(["tar", "-C", str(root), "--use-compress-program=xz -T0", "-xf", str(archive), *members])
+    archive.unlink()
+    check_source_version(tree)
+    unmerge_usr(tree, root)
+    make_relocatable(tree)
+    run(["/sbin/depmod", "-b", str(root), tree.release])
+    note_tree(root, tree)
+
+
+def check_source_version(tree: KernelTree) -> None:
+    """Refuse a kernel whose source package holds another version than its image."""
+    makefile = (tree.source_dir / "Makefile").read_text()
+    fields = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile, re.MULTILINE))
+    source = ".".join(fields.get(key, "?") for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
+    if source != upstream_version(tree.debian_version):
+        raise FastsyncError(
+            f"the source package holds Linux {source}, the kernel is {tree.debian_version}: "
+            "only the very same version is built"
+        )
+
+
+def unmerge_usr(tree: KernelTree, root: Path) -> None:
+    """Move what newer packages keep in /usr/lib/modules to where older ones have it."""
+    merged = root / "usr" / "lib" / "modules"
+    if merged.is_dir():
+        (root / "lib").mkdir(exist_ok=True)
+        merged.rename(root / "lib" / "modules")
+    image = tree.modules_dir / "vmlinuz"
+    if image.is_file():
+        tree.vmlinuz.parent.mkdir(exist_ok=True)
+        image.rename(tree.vmlinuz)
+
+
+def make_relocatable(tree: KernelTree) -> None:
+    """Turn the packages' absolute paths (/usr/src/…) into ones relative to where they lie."""
+    makefile = tree.headers_dir / "Makefile"
+    here = "$(dir $(realpath $(lastword $(MAKEFILE_LIST))))"
+    text = re.sub(r"(?m)^include /usr/src/", f"include {here}../", makefile.read_text())
+    text = re.sub(r"(?m)^KBUILD_OUTPUT=/usr/src/", f"KBUILD_OUTPUT := {here}../", text)
+    makefile.write_text(text)
+    for name in ("build", "source"):
+        link = tree.modules_dir / name
+        if link.is_symlink():
+            target = Path("../../../usr/src") / link.readlink().name
+            link.unlink()
+            link.symlink_to(target)
+
+
+def fetch_kernel(kernel: str, *, refresh: bool = False, report: Report = silent) -> KernelTree:
+    """The kernel "6.12" (the newest cached, else the newest that Debian serves) or "6.12.113".
+
+    `refresh` asks apt for a newer one first. Raises UsageError for a kernel that is unknown or not
+    served, with the list of those that are.
+    """
+    series = find_series(kernel)
+    with locked(cache_dir() / "lock"):
+        cached = cached_trees(series)
+        if not refresh and (fitting := fitting_versions(kernel, series.name, list(cached))):
+            return cached[fitting[0]]
+        place = place_for(series.chroot, report)
+        if refresh:
+            place.refresh_package_lists(report)
+        served = served_versions(series, place)
+        fitting = fitting_versions(kernel, series.name, served)
+        if not fitting:
+            said = ", ".join(served) or "none of this series; try `make setup`"
+            raise UsageError(f"Debian serves no kernel {kernel}: it serves {said}")
+        return fetch_newest(series, fitting, cached, place, report)
+
+
+def fetch_newest(
+    series: Series,
+    versions: Sequence[str],
+    cached: Mapping[str, KernelTree],
+    place: Place,
+    report: Report,
+) -> KernelTree:
+    """The first of `versions` that is cached or that apt serves as a whole; FastsyncError if none.
+
+    Called with the cache locked.
+    """
+    problems = []
+    for version in versions:
+        if version in cached:
+            return cached[version]
+        try:
+            found = offer(series, version, place)
+        except FastsyncError as error:
+            problems.append(error)
+            report(f"passing over {version}: {error}")
+            continue
+        return fetch_version(series, found, place, report)
+    raise problems[0]
+
+
+def fetch_version(series: Series, found: Offer, place: Place, report: Report) -> KernelTree:
+    """Download and unpack one version; called with the cache locked."""
+    version = found.debian_version
+    name = folder_name(version)
+    downloads = cache_dir() / "downloads" / name
+    downloads.mkdir(parents=True, exist_ok=True)
+    debs = [
+        download(package, version, checksum, downloads, place, report)
+        for package, checksum in found.packages.items()
+    ]
+    root, half = kernels_dir() / name, kernels_dir() / f"{name}.half"
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir(parents=True)
+    unpack(debs, tree_at(half, series, version, found.release), half, report)
+    shutil.rmtree(root, ignore_errors=True)
+    half.rename(root)
+    shutil.rmtree(downloads)
+    return tree_at(root, series, version, found.release)

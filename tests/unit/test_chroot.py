@@ -1,0 +1,132 @@
+"""chroot.py without making one."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import chroot
+from fastsync_lab.chroot import HERE, Place, Recipe
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.progress import silent
+from fastsync_lab.shell import Completed
+
+RECIPE = Recipe("trixie", ("trixie", "trixie-backports"), ("gcc-14-for-host", "make"))
+INDEX_TARGETS = """\
+Some Company|Debian|http://mirror.example/other/
+Debian|Debian-Security|http://mirror.example/debian-security/
+Debian|Debian|http://mirror.example/debian/
+Debian|Debian|http://second.example/debian/
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """An empty cache and a pretended mmdebstrap; the commands that were run."""
+    calls: list[list[str]] = []
+
+    def fake_run(argv: list[str], **_options: object) -> Completed:
+        calls.append(argv)
+        if "mmdebstrap" in argv:
+            Path(argv[argv.index("trixie") + 1]).write_text("an archive")
+        if argv[0] == "tar":
+            (Path(argv[2]) / "usr").mkdir()
+        return Completed(0, INDEX_TARGETS if argv[0] == "apt-get" else "", "")
+
+    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(chroot, "build_dir", lambda: tmp_path / "build")
+    monkeypatch.setattr(chroot, "run", fake_run)
+    return calls
+
+
+def whole(place: Place) -> bool:
+    """Whether a place is a chroot with everything in it."""
+    return place.root is not None and (place.root / "usr").is_dir()
+
+
+def test_without_a_recipe_commands_run_here() -> None:
+    place = chroot.place_for(None, silent)
+    assert place == HERE
+    assert place.argv(["make", "x"]) == ["make", "x"]
+
+
+def test_chroot_is_made_once_and_leaves_nothing_else(made: list[list[str]]) -> None:
+    place = chroot.place_for(RECIPE, silent)
+    assert whole(place)
+    assert place.root is not None
+    (argv,) = [argv for argv in made if "mmdebstrap" in argv]
+    assert "--include=gcc-14-for-host,make" in argv
+    assert argv[-2:] == [
+        "deb http://mirror.example/debian/ trixie main",
+        "deb http://mirror.example/debian/ trixie-backports main",
+    ]
+    count = len(made)
+    assert chroot.place_for(RECIPE, silent) == place
+    assert len(made) == count
+    assert {path.name for path in place.root.parent.iterdir()} == {"trixie", "trixie.lock"}
+
+
+def other_recipe(_root: Path) -> Recipe:
+    return dataclasses.replace(RECIPE, packages=("gcc-15",))
+
+
+def interrupted(root: Path) -> Recipe:
+    root.rename(root.with_suffix(".half"))
+    return RECIPE
+
+
+def damaged(root: Path) -> Recipe:
+    chroot.note_of(root).unlink()
+    return RECIPE
+
+
+@pytest.mark.parametrize("change", [other_recipe, interrupted, damaged])
+def test_chroot_is_made_again(made: list[list[str]], change: Callable[[Path], Recipe]) -> None:
+    root = chroot.place_for(RECIPE, silent).root
+    assert root is not None
+    (root / "old").write_text("")
+    recipe = change(root)
+    place = chroot.place_for(recipe, silent)
+    assert whole(place)
+    assert not (root / "old").exists()
+    assert json.loads(chroot.note_of(root).read_text())["packages"] == list(recipe.packages)
+    assert len([argv for argv in made if "mmdebstrap" in argv]) == 2
+
+
+def test_chroot_sees_the_cache_and_build_under_their_own_paths(
+    made: list[list[str]], tmp_path: Path
+) -> None:
+    argv = chroot.place_for(RECIPE, silent).argv(["make", "x"])
+    assert argv[0] == "bwrap"
+    assert argv[-3:] == ["--", "make", "x"]
+    bound = [
+        tuple(argv[place + 1 : place + 3]) for place, word in enumerate(argv) if word == "--bind"
+    ]
+    cache, built = str(tmp_path / "cache"), str(tmp_path / "build")
+    assert bound == [(f"{cache}/chroots/trixie", "/"), (cache, cache), (built, built)]
+
+
+def test_mirror_is_the_first_of_debian_itself() -> None:
+    assert chroot.parse_mirror(INDEX_TARGETS) == "http://mirror.example/debian/"
+
+
+def test_machine_without_a_mirror_of_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chroot, "run", lambda *_, **__: Completed(0, "", ""))
+    with pytest.raises(FastsyncError, match="no mirror of Debian"):
+        chroot.host_mirror()
+
+
+def test_only_the_package_lists_of_this_machine_are_roots(
+    made: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    place = chroot.place_for(RECIPE, silent)
+    place.refresh_package_lists(silent)
+    assert not [argv for argv in made if "sudo" in argv]
+    HERE.refresh_package_lists(silent)
+    assert made[-1][:2] == ["sudo", "apt-get"]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    HERE.refresh_package_lists(silent)
+    assert made[-1][0] == "apt-get"
