@@ -22,6 +22,15 @@
  *     be it the rounded one or the exact one of create(2) or utimensat(2);
  *     ctime, which the user cannot set, never decreases. An mtime in any other
  *     interval, past or future, is replaced as in stock ext4.
+ *   - On a kernel with multigrain timestamps the clock is the coarse one, but
+ *     never before the floor, as for a file that nobody has stat()ed. Without
+ *     the floor a fine-grained stamp could lie in an interval that the clock
+ *     has not reached, and be set back; with a fine-grained clock a write could
+ *     be stamped with an interval that the writes after it have not reached.
+ *     So a write takes no fine-grained stamp, and leaves the floor of everybody
+ *     else's stamps alone. Who has stat()ed a file sees its next write in the
+ *     next interval; the mark that stat() leaves in ctime stays until ctime
+ *     changes.
  *   - Two writers may get here at once (shared i_rwsem in direct I/O, page
  *     faults). Whoever changes a stamp reads the clock under i_lock, so the
  *     stamps follow the clock.
@@ -34,7 +43,8 @@
  * less than N ms, and everything else is as in stock ext4. atime is a stamp
  * here, too, because with relatime the first read after each write sets it. It
  * waits together with the other two, never alone: a file that is only read has
- * no young mtime, and its fsync commits. Shortly before the stamps on disk get
+ * no young mtime, and its fsync commits. Multigrain timestamps are stock ext4's:
+ * a write after stat() is always seen. Shortly before the stamps on disk get
  * too old an fsync starts a commit without waiting for it, which the flushes of
  * the next ones carry along (fs/jbd2/carrier.c): a file that is synced all the
  * time never waits for a commit of stamps at all.
@@ -87,6 +97,7 @@
 
 #include "ext4.h"
 #include "ext4_jbd2.h"
+#include "mtime_compat.h"
 #include "mtime_round.h"
 #include "../jbd2/carrier.h"
 
@@ -104,7 +115,13 @@
 /* No file can have it: ext4 timestamps begin in 1901. */
 #define EXT4_MTIME_NEVER	S64_MIN
 
-static unsigned int ext4_mtime_policy(const struct inode *inode)
+/**
+ * ext4_mtime_policy - what is in force for a file
+ * @inode: the file
+ *
+ * Return: 0 for stock behaviour, else the interval in ms and EXT4_MTIME_DEFER.
+ */
+unsigned int ext4_mtime_policy(const struct inode *inode)
 {
 	return READ_ONCE(EXT4_SB(inode->i_sb)->s_mtime.policy);
 }
@@ -334,7 +351,7 @@ void ext4_mtime_init_inode(struct ext4_inode_info *ei)
  * What generic_update_time() does once the stamps are set, but i_version moves
  * only for those who look.
  */
-static void ext4_mtime_mark_dirty(struct inode *inode, int updated)
+static void ext4_mtime_mark_dirty(struct inode *inode, bool updated)
 {
 	struct ext4_mtime_sb *ms = &EXT4_SB(inode->i_sb)->s_mtime;
 	int dirty_flags = 0;
@@ -364,81 +381,103 @@ static struct timespec64 ext4_mtime_interval_start(struct inode *inode,
 	return timestamp_truncate(ext4_mtime_round(t, interval_ms), inode);
 }
 
-/* Which stamps does a write at time @now change? */
-static int ext4_mtime_stale(struct inode *inode, struct timespec64 now,
-			    unsigned int interval_ms, struct timespec64 *start)
+/*
+ * Start of the current interval, by the clock of a file that nobody has
+ * stat()ed: the buddy cache's inode has no name to do so.
+ */
+static struct timespec64 ext4_mtime_current_start(struct inode *inode,
+						  unsigned int interval_ms)
 {
-	struct timespec64 mtime = inode_get_mtime(inode);
-	struct timespec64 ctime = inode_get_ctime(inode);
-	int stale = 0;
+	struct inode *unseen = EXT4_SB(inode->i_sb)->s_buddy_cache;
 
-	*start = ext4_mtime_interval_start(inode, now, interval_ms);
-	mtime = ext4_mtime_interval_start(inode, mtime, interval_ms);
-	if (!timespec64_equal(&mtime, start))
-		stale |= S_MTIME;
-	if (timespec64_compare(&ctime, start) < 0)
-		stale |= S_CTIME;
-	return stale;
+	return ext4_mtime_interval_start(inode, current_time(unseen),
+					 interval_ms);
 }
 
-static void ext4_truncate_update_time(struct inode *inode,
-				      unsigned int interval_ms)
+static bool ext4_mtime_is_stale(struct inode *inode, struct timespec64 start,
+				unsigned int interval_ms)
 {
-	struct timespec64 start;
-	int stale;
+	struct timespec64 mtime = inode_get_mtime(inode);
 
-	stale = ext4_mtime_stale(inode, current_time(inode), interval_ms,
-				 &start);
+	mtime = ext4_mtime_interval_start(inode, mtime, interval_ms);
+	return !timespec64_equal(&mtime, &start);
+}
+
+static bool ext4_ctime_is_stale(struct inode *inode, struct timespec64 start)
+{
+	struct timespec64 ctime = inode_get_ctime(inode);
+
+	return timespec64_compare(&ctime, &start) < 0;
+}
+
+/* With i_lock held. Was a stamp changed? */
+static bool ext4_truncate_stamp(struct inode *inode, unsigned int interval_ms)
+{
+	struct timespec64 start = ext4_mtime_current_start(inode, interval_ms);
+	bool mtime_stale = ext4_mtime_is_stale(inode, start, interval_ms);
+	bool ctime_stale = ext4_ctime_is_stale(inode, start);
+
+	if (mtime_stale)
+		inode_set_mtime_to_ts(inode, start);
+	if (ctime_stale)
+		ext4_mtime_raise_ctime(inode, start);
+	return mtime_stale || ctime_stale;
+}
+
+static int ext4_truncate_update_time(struct inode *inode,
+				     unsigned int interval_ms, bool nowait)
+{
+	struct timespec64 start = ext4_mtime_current_start(inode, interval_ms);
+	bool stale = ext4_mtime_is_stale(inode, start, interval_ms) ||
+		ext4_ctime_is_stale(inode, start);
+
+	if (nowait && (stale || (IS_I_VERSION(inode) &&
+				 inode_iversion_need_inc(inode))))
+		return -EAGAIN;
 	if (stale) {
 		spin_lock(&inode->i_lock);
-		stale = ext4_mtime_stale(inode, current_time(inode),
-					 interval_ms, &start);
-		if (stale & S_MTIME)
-			inode_set_mtime_to_ts(inode, start);
-		if (stale & S_CTIME)
-			inode_set_ctime_to_ts(inode, start);
+		stale = ext4_truncate_stamp(inode, interval_ms);
 		spin_unlock(&inode->i_lock);
 	}
 	ext4_mtime_mark_dirty(inode, stale);
+	return 0;
 }
 
-static void ext4_defer_update_time(struct inode *inode)
+static int ext4_defer_update_time(struct inode *inode, bool nowait)
 {
-	struct timespec64 mtime = inode_get_mtime(inode);
-	struct timespec64 ctime = inode_get_ctime(inode);
-	struct timespec64 now = inode_set_ctime_current(inode);
-	int updated = 0;
+	struct timespec64 mtime, ctime, now;
+	bool mtime_changed;
 
-	if (!timespec64_equal(&now, &ctime))
-		updated |= S_CTIME;
-	if (!timespec64_equal(&now, &mtime)) {
+	/* The VFS does not call unless something is out of date. */
+	if (nowait)
+		return -EAGAIN;
+	mtime = inode_get_mtime(inode);
+	ctime = inode_get_ctime(inode);
+	now = inode_set_ctime_current(inode);
+	mtime_changed = !timespec64_equal(&now, &mtime);
+	if (mtime_changed)
 		inode_set_mtime_to_ts(inode, now);
-		updated |= S_MTIME;
-	}
-	ext4_mtime_mark_dirty(inode, updated);
+	ext4_mtime_mark_dirty(inode, mtime_changed ||
+			      !timespec64_equal(&now, &ctime));
+	return 0;
 }
 
 /**
- * ext4_update_time - ->update_time() of regular files
+ * ext4_mtime_update - stamp a regular file that is written to
  * @inode: the file
- * @flags: S_* of what is out of date
+ * @policy: what ext4_mtime_policy() returned, not 0
+ * @nowait: do not block
  *
  * Context: a write has access to the mount; i_rwsem may be held exclusive,
  * shared or not at all (page fault). Starts a handle.
- * Return: 0
+ * Return: 0, or -EAGAIN if @nowait and a handle would be needed
  */
-int ext4_update_time(struct inode *inode, int flags)
+int ext4_mtime_update(struct inode *inode, unsigned int policy, bool nowait)
 {
-	unsigned int policy = ext4_mtime_policy(inode);
-
-	if (likely(!policy) || flags & S_ATIME)
-		generic_update_time(inode, flags);
-	else if (policy & EXT4_MTIME_DEFER)
-		ext4_defer_update_time(inode);
-	else
-		ext4_truncate_update_time(inode,
-					  policy & EXT4_MTIME_INTERVAL_MS);
-	return 0;
+	if (policy & EXT4_MTIME_DEFER)
+		return ext4_defer_update_time(inode, nowait);
+	return ext4_truncate_update_time(inode, policy & EXT4_MTIME_INTERVAL_MS,
+					 nowait);
 }
 
 /**
@@ -456,7 +495,7 @@ void ext4_mtime_fallocate(struct file *file)
 		return;
 	if (IS_NOCMTIME(inode) || file->f_mode & FMODE_NOCMTIME)
 		return;
-	generic_update_time(inode, S_MTIME | S_CTIME | S_VERSION);
+	ext4_mtime_update_exact(inode);
 }
 
 /*
@@ -535,19 +574,12 @@ static void ext4_mtime_log(handle_t *handle, struct inode *inode,
 {
 	struct ext4_mtime_inode *mi = &EXT4_I(inode)->i_mtime_info;
 	tid_t tid = handle->h_transaction->t_tid;
-	struct timespec64 atime, mtime, ctime;
-
-	atime = EXT4_INODE_GET_XTIME_VAL(i_atime, inode, raw_inode);
-	mtime = EXT4_INODE_GET_XTIME_VAL(i_mtime, inode, raw_inode);
-	ctime = EXT4_INODE_GET_XTIME_VAL(i_ctime, inode, raw_inode);
 
 	ext4_mtime_settle(inode, mi);
 	if (mi->logged.tid != tid)
 		mi->committing = mi->logged;
 	mi->logged.tid = tid;
-	mi->logged.stamps.atime_ns = timespec64_to_ns(&atime);
-	mi->logged.stamps.mtime_ns = timespec64_to_ns(&mtime);
-	mi->logged.stamps.ctime_ns = timespec64_to_ns(&ctime);
+	ext4_mtime_get_stamps(inode, raw_inode, &mi->logged.stamps);
 }
 
 /**

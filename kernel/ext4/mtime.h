@@ -103,8 +103,9 @@ void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi);
 void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi);
 ssize_t ext4_mtime_show_counter(void *counter, char *buf);
 void ext4_mtime_init_inode(struct ext4_inode_info *ei);
+unsigned int ext4_mtime_policy(const struct inode *inode);
 
-int ext4_update_time(struct inode *inode, int flags);
+int ext4_mtime_update(struct inode *inode, unsigned int policy, bool nowait);
 void ext4_mtime_fallocate(struct file *file);
 
 int ext4_mtime_handle_type(struct inode *inode, int dirty_flags);

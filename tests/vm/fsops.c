@@ -9,6 +9,9 @@
  *                               mmap, splice, Linux AIO, io_uring
  *   overwrite:BYTES             write(2) from the start
  *   append owrite               4 KiB at the end; write(2) with RWF_SYNC
+ *   nowait:COUNT                COUNT times O_DIRECT with RWF_NOWAIT; prints
+ *                               "nowait" and JSON: how many did, how many would
+ *                               have blocked
  *   fsync fdatasync msync sync syncfs
  *   sleep:MS align:MS           wait; wait for the start of the next interval
  *   utimens:SEC,NSEC            set mtime, leave atime
@@ -24,6 +27,9 @@
  *                               flushes that $FASTSYNC_DEV has done so far
  *   crash:NEW                   copies what is on the medium of $FASTSYNC_DEV
  *                               at this instant to the file NEW
+ *   multigrain                  prints "multigrain" and JSON: fine-grained stamps
+ *                               that the kernel has given out so far, and how
+ *                               often they moved the floor of all others
  *   clock                       prints "clock" and JSON: the kernel's stamp
  *                               clock and the time of day in ns
  */
@@ -211,6 +217,23 @@ static void op_owrite(char *arg)
 	need(pwritev2(fd, &vec, 1, 0, RWF_SYNC) == BLOCK, "pwritev2 RWF_SYNC");
 }
 
+static void op_nowait(char *arg)
+{
+	int direct = open(path, O_RDWR | O_DIRECT);
+	struct iovec vec = { block, BLOCK };
+	long written = 0, again = 0;
+
+	need(direct >= 0, "open O_DIRECT");
+	for (long left = atol(arg); left; left--) {
+		ssize_t n = pwritev2(direct, &vec, 1, 0, RWF_NOWAIT);
+
+		need(n == BLOCK || (n < 0 && errno == EAGAIN), "pwritev2 RWF_NOWAIT");
+		*(n == BLOCK ? &written : &again) += 1;
+	}
+	close(direct);
+	printf("nowait {\"written\": %ld, \"again\": %ld}\n", written, again);
+}
+
 static void op_read(char *arg)
 {
 	char sink[BLOCK];
@@ -352,6 +375,17 @@ static void op_crash(char *arg)
 	close(to);
 }
 
+static void op_multigrain(char *arg)
+{
+	FILE *file = fopen("/sys/kernel/debug/multigrain_timestamps", "r");
+	unsigned long long updates, swaps, fine, floor;
+
+	need(file && fscanf(file, "%llu %llu %llu %llu", &updates, &swaps, &fine, &floor) == 4,
+	     "multigrain_timestamps");
+	fclose(file);
+	printf("multigrain {\"fine\": %llu, \"floor\": %llu}\n", fine, floor);
+}
+
 static void op_clock(char *arg)
 {
 	printf("clock {\"stamp_ns\": %lld, \"time_ns\": %lld}\n",
@@ -364,10 +398,10 @@ static const struct {
 	void (*function)(char *arg);
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
-	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(read), OP(fsync), OP(fdatasync), OP(msync),
+	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
-	OP(mount), OP(remount), OP(umount), OP(crash), OP(clock),
+	OP(mount), OP(remount), OP(umount), OP(crash), OP(multigrain), OP(clock),
 };
 
 static void perform(char *word)
