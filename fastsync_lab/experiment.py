@@ -1,8 +1,9 @@
 """Experiments as rows of data: which workloads, on which variants of ext4, on which devices.
 
 One guest for each experiment and device runs all variants side by side, each cell on a fresh file
-system; two guests run at a time. Finished cells are kept in results/*.partial.json, so that an
-interrupted run goes on where it stopped; results/*.json are whole runs only.
+system; two guests run at a time. Finished cells are kept in results/*.partial.json, each under a
+hash of all that goes into it (kernel and modules included), so that an interrupted run goes on
+where it stopped; results/*.json are whole runs only.
 """
 
 import hashlib
@@ -18,9 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.build import KernelTree, ModuleSet, build_flashdev, build_modules, fetch_kernel
+from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series
 from fastsync_lab.measure import (
     Latency,
     Layout,
@@ -29,10 +31,12 @@ from fastsync_lab.measure import (
     lost_events,
     parse_fio,
     parse_layout,
+    parse_neighbour,
     parse_sqlbench,
     parse_trace,
 )
 from fastsync_lab.paths import results_dir
+from fastsync_lab.required import Requirement
 from fastsync_lab.shell import run
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from fastsync_lab.workload import (
@@ -43,6 +47,7 @@ from fastsync_lab.workload import (
     Workload,
     build_programs,
     fio_arguments,
+    neighbour_files,
     prepare_script,
     run_command,
 )
@@ -104,13 +109,17 @@ VARIANTS: Mapping[str, Variant] = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is run: each workload on each variant on each device, `repetitions` times."""
+    """What is run: each workload on each variant on each device, `repetitions` times.
+
+    `required`: what the figures must show.
+    """
 
     name: str
     title: str
     devices: tuple[str, ...]
     variants: tuple[Variant, ...]
     workloads: tuple[Workload, ...]
+    required: tuple[Requirement, ...]
     repetitions: int
     quick: bool
 
@@ -150,6 +159,7 @@ def parse_experiment(name: str, text: str, *, quick: bool) -> Experiment:
     for variant in rows.pop("sweep_variants", []):
         variants += [replace(VARIANTS[variant], interval_ms=ms) for ms in rows["sweep_ms"]]
     rows.pop("sweep_ms", None)
+    required = rows.pop("required", [])
     try:
         return Experiment(
             name=name,
@@ -158,6 +168,7 @@ def parse_experiment(name: str, text: str, *, quick: bool) -> Experiment:
             devices=tuple(rows.pop("devices")),
             variants=tuple(variants),
             workloads=tuple(Workload(**workload) for workload in workloads),
+            required=tuple(Requirement(**requirement) for requirement in required),
             **rows,
         )
     except TypeError as error:
@@ -203,7 +214,7 @@ mkdir -p {MOUNT_POINT} || exit
 mount -t ext4 -o {variant.mount_options} $FASTSYNC_DEV {MOUNT_POINT} || exit
 cd {MOUNT_POINT} || exit
 {{
-{prepare_script(workload)}
+{prepare_script(workload, guest)}
 }} || exit
 echo 0 >$T/tracing_on
 echo mono >$T/trace_clock
@@ -222,6 +233,8 @@ echo "{SECTION}stats"; for f in $T/per_cpu/cpu*/stats; do echo "$(<$f)"; done
 echo "{SECTION}mounted"; while read -r line; do
     case $line in *" {MOUNT_POINT} "*) echo "$line";; esac
 done </proc/mounts
+echo "{SECTION}neighbour"; [ ! -e {guest.neighbour_log} ] || cat {guest.neighbour_log}
+rm -f {guest.neighbour_log}
 echo "{SECTION}counters"; for c in {" ".join(COUNTERS)}; do
     [ ! -e /sys/fs/ext4/{name}/$c ] || echo $c $(</sys/fs/ext4/{name}/$c)
 done
@@ -248,9 +261,11 @@ def measure_cell(
         else {workload.phases()[0]: parse_fio(parts["result"])}
     )
     counters = dict(line.split() for line in parts["counters"].splitlines())
+    neighbour = parse_neighbour(parts["neighbour"]) if workload.neighbour else None
     return {
         "mounted": parts["mounted"].strip(),
         "counters": {name: int(value) for name, value in counters.items()},
+        **({"neighbour": neighbour} if neighbour else {}),
         "phases": {
             phase: {
                 **latency[phase].as_json(),
@@ -278,15 +293,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Job:
-    """One experiment on one device."""
+    """One experiment on one kernel and one device."""
 
     experiment: Experiment
+    series: str
     profile: DeviceProfile
 
     @property
     def name(self) -> str:
         """The stem of its result file."""
-        return f"{self.experiment.file_stem}-{self.profile.name}"
+        return f"{self.experiment.file_stem}-{self.series}-{self.profile.name}"
 
 
 def file_hash(path: Path) -> str:
@@ -351,7 +367,13 @@ def commands(workload: Workload, variant: Variant) -> str:
             f"{workload.operations} {workload.rows}"
         )
     shim = "LD_PRELOAD=statwrite.so " if workload.stat_first else ""
-    return f"{shim}fio {' '.join(fio_arguments(workload, variant.sync_call))}"
+    guest = GuestPaths(fio="", sqlbench={}, statwrite="")
+    neighbour = (
+        f"neighbour {' '.join(neighbour_files(workload, guest))} {workload.neighbour_us} & "
+        if workload.neighbour
+        else ""
+    )
+    return f"{neighbour}{shim}fio {' '.join(fio_arguments(workload, variant.sync_call))}"
 
 
 def empty_cells(experiment: Experiment, environment: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -457,6 +479,7 @@ class Guest:
     def __init__(self, vm: Vm, job: Job, setting: Setting) -> None:
         self._vm = vm
         kinds = {workload.kind for workload in job.experiment.workloads}
+        beside = any(workload.neighbour for workload in job.experiment.workloads)
         shim = "/run/fastsync/statwrite.so"
         bench = setting.programs.sqlbench
         # Not only the timed programs: starting one from the 9p root takes 0.2 s of the host's time.
@@ -469,6 +492,7 @@ class Guest:
             fio=vm.stage("fio") if "fio" in kinds else "",
             sqlbench={c: vm.stage(str(bench[c])) for c in SYNC_CALLS if "sqlite" in kinds},
             statwrite=shim,
+            neighbour=vm.stage(str(setting.programs.neighbour)) if beside else "",
         )
         vm.kernel_log()  # what the boot left
         vm.load_device(job.profile, setting.flashdev, capacity_mib=CAPACITY_MIB)
@@ -508,11 +532,13 @@ def prepare_setting(kernel: str, report: Report) -> Setting:
     )
 
 
-def plan(names: Sequence[str], *, quick: bool, devices: Sequence[str] | None) -> list[Job]:
+def plan(
+    names: Sequence[str], *, series: str, quick: bool, devices: Sequence[str] | None
+) -> list[Job]:
     """The jobs for these experiments. Raises FastsyncError when a name is not known."""
     experiments = [load_experiment(name, quick=quick) for name in dict.fromkeys(names)]
     return [
-        Job(experiment, load_profile(device))
+        Job(experiment, series, load_profile(device))
         for experiment in experiments
         for device in (devices or experiment.devices)
     ]
@@ -532,7 +558,8 @@ def run_experiments(
     `json_path`: all results in one file, besides. Raises FastsyncError when anything fails; run
     again, it goes on with what is missing.
     """
-    jobs = plan(names, quick=quick, devices=devices)
+    series = find_series(kernel).name
+    jobs = plan(names, series=series, quick=quick, devices=devices)
     setting = prepare_setting(kernel, report)
     stop = threading.Event()
     with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:

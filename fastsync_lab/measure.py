@@ -409,3 +409,16 @@ def parse_sqlbench(text: str) -> dict[str, Latency]:
         }
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise FastsyncError(f"sqlbench printed no result: {error!r}") from error
+
+
+def parse_neighbour(text: str) -> dict[str, float]:
+    """How often the neighbour asked and wrote, and for how long, from its JSON.
+
+    Raises FastsyncError when it is no such JSON or the neighbour did nothing.
+    """
+    try:
+        result = json.loads(text)
+        rounds, elapsed_ns = int(result["rounds"]), int(result["elapsed_ns"])
+        return {"rounds": rounds, "rounds_per_s": round(rounds * 1e9 / elapsed_ns, 2)}
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise FastsyncError(f"the neighbour printed no result: {error!r}") from error

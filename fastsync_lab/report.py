@@ -1,19 +1,36 @@
-"""Result files (JSON) as a table, as plots, as verdicts and as the README's figures.
+"""Tables, plots, the README's figures and docs/results.md, all from result files."""
 
-Every figure is the median of a cell's repetitions. "Ideal" is fdatasync() on stock ext4.
-"""
-
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.experiment import DEFAULT_INTERVAL_MS, experiment_names, load_experiment
+from fastsync_lab.figures import (
+    COMPARED,
+    LABELS,
+    MODES,
+    Cells,
+    Group,
+    Result,
+    Row,
+    device_place,
+    group_of,
+    grouped,
+    in_order,
+    is_sweep,
+    kernel_of,
+    load_result,
+    rows_of,
+    series_of,
+    sweeps,
+)
 from fastsync_lab.measure import CLASSES, DATA, JOURNAL, METADATA
 from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.required import Requirement, Verdict, judge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,10 +38,6 @@ if TYPE_CHECKING:
 
 BEGIN_MARK = "<!-- figures:begin -->"
 END_MARK = "<!-- figures:end -->"
-MODES = ("truncate", "defer")
-DEFAULT_INTERVAL_MS = 100
-COMPARED = ("stock", "ideal", *MODES, "off")
-LABELS = {"ideal": "Ideal", "off": "option off"}
 COLORS = {
     "stock": "#8a8f98",
     "ideal": "#3a3f47",
@@ -35,221 +48,23 @@ COLORS = {
 CLASS_COLORS = {DATA: "#4c78a8", JOURNAL: "#e45756", METADATA: "#f2b134"}
 CLASS_LABELS = {DATA: "file data", JOURNAL: "journal", METADATA: "other metadata"}
 
-# What the figures must show.
-NEED_IDEAL = 0.985
-NEED_STOCK = 0.995
-NEED_JOURNAL_SAVED = 0.97
-NEED_SQLITE_IDEAL = 0.97
-MONOTONIC_SLACK = 0.002  # two equal runs differ by less than this
-JOURNALS_MOSTLY_KIB = 6.0  # half a 12 KiB commit a call: stock journals on most calls
+# The README's tables: of these kernels, these rows. docs/results.md has all.
+HEADLINE_SERIES = ("6.12", "7.2")
+HEADLINE = {
+    "overwrite": ("random", "random, fstat first"),
+    "sqlite": ("PERSIST update", "DELETE update"),
+}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One variant on one workload's phase on one device; sizes in KiB, times in ns."""
-
-    experiment: str
-    device: str
-    workload: str
-    phase: str
-    variant: str
-    interval_ms: int | None
-    ops_per_s: float
-    p50_ns: float
-    p99_ns: float
-    kib_per_op: Mapping[str, float]
-    flushes_per_op: float
-    requests_per_op: float
-    mean_request_kib: float
-    sequential_ratio: float
-    repetitions: int
-
-    @property
-    def name(self) -> str:
-        """Workload and, where there are several, phase."""
-        return self.workload if self.phase == "overwrite" else f"{self.workload} {self.phase}"
-
-    @property
-    def total_kib(self) -> float:
-        """KiB written for each operation, all classes."""
-        return sum(self.kib_per_op.values())
+def required_of(names: Iterable[str]) -> dict[str, tuple[Requirement, ...]]:
+    """What the figures of these experiments must show, as their files say now."""
+    known = [name for name in dict.fromkeys(names) if name in experiment_names()]
+    return {name: load_experiment(name, quick=False).required for name in known}
 
 
-Cells = dict[str, Row]  # by variant
-Group = tuple[str, str, str]  # experiment, device, name
-
-
-def load_result(path: Path) -> dict[str, Any]:
-    """A whole result. Raises FastsyncError when it cannot be read or is not whole."""
-    try:
-        result: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FastsyncError(f"cannot read the results in {path}: {error}") from error
-    if not result.get("complete"):
-        raise FastsyncError(f"{path} is of an interrupted run; run it again to complete it")
-    return result
-
-
-def make_row(result: Mapping[str, Any], cell: Mapping[str, Any], phase: str) -> Row:
-    """A cell's medians."""
-    runs = [repetition["phases"][phase] for repetition in cell["repetitions"]]
-
-    def mid(pick: Any) -> float:
-        return float(median(pick(run) for run in runs))
-
-    return Row(
-        experiment=result["experiment"],
-        device=result["device"],
-        workload=cell["workload"],
-        phase=phase,
-        variant=cell["variant"],
-        interval_ms=cell["interval_ms"],
-        ops_per_s=mid(lambda run: run["ops_per_s"]),
-        p50_ns=mid(lambda run: run["p50_ns"]),
-        p99_ns=mid(lambda run: run["p99_ns"]),
-        kib_per_op={
-            name: mid(lambda run, name=name: run["blocks"]["bytes"][name] / run["operations"])
-            / 1024
-            for name in CLASSES
-        },
-        flushes_per_op=mid(lambda run: run["blocks"]["flushes"] / run["operations"]),
-        requests_per_op=mid(
-            lambda run: sum(run["blocks"]["requests"].values()) / run["operations"]
-        ),
-        mean_request_kib=mid(lambda run: run["blocks"]["mean_request_kib"]),
-        sequential_ratio=mid(lambda run: run["blocks"]["sequential_ratio"]),
-        repetitions=len(runs),
-    )
-
-
-def rows_of(results: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """All rows of these results, in their order."""
-    return [
-        make_row(result, cell, phase)
-        for result in results
-        for cell in result["cells"]
-        for phase in cell["repetitions"][0]["phases"]
-    ]
-
-
-def is_sweep(result: Mapping[str, Any]) -> bool:
-    """Whether a result has a variant at more than one interval."""
-    pairs = {(cell["variant"], cell["interval_ms"]) for cell in result["cells"]}
-    return len(pairs) > len({variant for variant, _ in pairs})
-
-
-def grouped(rows: Iterable[Row]) -> dict[Group, Cells]:
-    """Rows side by side: by experiment, device and name, then by variant."""
-    groups: dict[Group, Cells] = {}
-    for row in rows:
-        groups.setdefault((row.experiment, row.device, row.name), {})[row.variant] = row
-    return groups
-
-
-def split_results(
-    paths: Iterable[Path],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The results that compare variants, and those that sweep the interval."""
-    results = [load_result(path) for path in paths]
-    return [r for r in results if not is_sweep(r)], [r for r in results if is_sweep(r)]
-
-
-# --- verdicts ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A required figure: `figure` must be at least `need`."""
-
-    what: str
-    device: str
-    name: str
-    figure: float
-    need: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether it is reached."""
-        return self.figure >= self.need
-
-    def __str__(self) -> str:
-        state = "pass " if self.passed else "SHORT"
-        return (
-            f"{state} {self.figure:.3f} (at least {self.need:.3f}) "
-            f"{self.device}, {self.name}: {self.what}"
-        )
-
-
-def compare(group: Group, cells: Cells) -> list[Verdict]:
-    """The verdicts on one workload's variants."""
-    experiment, device, name = group
-    verdicts: list[Verdict] = []
-
-    def add(what: str, figure: float, need: float) -> None:
-        verdicts.append(Verdict(what, device, name, figure, need))
-
-    stock, ideal = cells.get("stock"), cells.get("ideal")
-    for variant in (*MODES, "off"):
-        row = cells.get(variant)
-        if row is None:
-            continue
-        if stock is not None:
-            add(f"{variant}, speed over stock", row.ops_per_s / stock.ops_per_s, NEED_STOCK)
-        if variant not in MODES:
-            continue
-        if ideal is not None and experiment == "overwrite":
-            add(f"{variant}, speed over Ideal", row.ops_per_s / ideal.ops_per_s, NEED_IDEAL)
-        if ideal is not None and name == "PERSIST update":
-            figure = row.ops_per_s / ideal.ops_per_s
-            add(f"{variant}, speed over SQLite with fdatasync", figure, NEED_SQLITE_IDEAL)
-        if stock is not None and experiment == "overwrite":
-            base = stock.kib_per_op[JOURNAL]
-            if base >= JOURNALS_MOSTLY_KIB:
-                saved = 1 - row.kib_per_op[JOURNAL] / base
-                add(f"{variant}, share of stock's journal bytes saved", saved, NEED_JOURNAL_SAVED)
-    return verdicts
-
-
-def worst_step(values: Sequence[float]) -> float:
-    """The smallest ratio of a value to the one before it: 1 or more when they never fall."""
-    return min((b / a for a, b in pairwise(values) if a), default=1.0)
-
-
-def sweeps(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    """A sweep's rows by device and mode, in order of the interval."""
-    series: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.interval_ms is not None:
-            series.setdefault((row.device, row.variant), []).append(row)
-    return {key: sorted(row, key=lambda r: r.interval_ms or 0) for key, row in series.items()}
-
-
-def sweep_verdicts(rows: Iterable[Row]) -> list[Verdict]:
-    """Throughput must never fall and volume never rise as the interval grows."""
-    verdicts = []
-    for (device, variant), series in sweeps(rows).items():
-        speed = worst_step([row.ops_per_s for row in series])
-        volume = worst_step([1 / row.total_kib for row in series if row.total_kib])
-        name = f"interval {series[0].interval_ms} to {series[-1].interval_ms} ms"
-        need = 1 - MONOTONIC_SLACK
-        verdicts.append(Verdict(f"{variant}, worst step of speed", device, name, speed, need))
-        verdicts.append(
-            Verdict(f"{variant}, worst step of volume (inverse)", device, name, volume, need)
-        )
-    return verdicts
-
-
-def verdicts(results: Iterable[Mapping[str, Any]]) -> list[Verdict]:
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """Every required figure that these results can show."""
-    found: list[Verdict] = []
-    for result in results:
-        rows = rows_of([result])
-        if is_sweep(result):
-            found += sweep_verdicts(rows)
-        else:
-            for group, cells in grouped(rows).items():
-                found += compare(group, cells)
-    return found
+    return judge(required_of(result["experiment"] for result in results), rows_of(results))
 
 
 # --- the table ---------------------------------------------------------------------------------
@@ -281,7 +96,7 @@ TABLE_HEAD = (
     "p50 ms",
     "p99 ms",
 )
-TABLE_WIDTH = 116
+TABLE_WIDTH = 124
 
 
 def table_cells(row: Row, stock: Row | None, ideal: Row | None) -> list[str]:
@@ -319,12 +134,12 @@ def print_table(paths: Sequence[Path], *, console: "Console | None" = None) -> N
     )
     for index, head in enumerate(TABLE_HEAD):
         table.add_column(head, justify="left" if index < 2 else "right", no_wrap=True)
-    last = ("", "")
-    for (experiment, device, name), rows in blocks(results):
-        if (experiment, device) != last:
+    last = ""
+    for (kernel, experiment, device, name), rows in blocks(results):
+        if (block := f"{experiment}, {device}, {kernel}") != last:
             table.add_row()
-            table.add_row(f"{experiment}, {device}", style="bold underline")
-            last = (experiment, device)
+            table.add_row(block, style="bold underline")
+            last = block
         by_variant = {row.variant: row for row in rows}
         stock, ideal = by_variant.get("stock"), by_variant.get("ideal")
         for index, row in enumerate(rows):
@@ -332,16 +147,16 @@ def print_table(paths: Sequence[Path], *, console: "Console | None" = None) -> N
             head = "" if index else name
             table.add_row(head, *table_cells(row, stock, ideal), style=style)
     out.print(table)
-    for environment in {describe_environment(result) for result in results}:
+    for environment in environments(results):
         out.print(environment, style="dim", highlight=False)
     print_verdicts(out, verdicts(results))
 
 
-def blocks(results: Iterable[Mapping[str, Any]]) -> list[tuple[Group, list[Row]]]:
+def blocks(results: Iterable[Result]) -> list[tuple[Group, list[Row]]]:
     """The rows that belong side by side, a sweep's intervals included."""
     found: dict[Group, list[Row]] = {}
     for row in rows_of(results):
-        found.setdefault((row.experiment, row.device, row.name), []).append(row)
+        found.setdefault(group_of(row), []).append(row)
     return list(found.items())
 
 
@@ -355,7 +170,7 @@ def print_verdicts(out: "Console", found: Sequence[Verdict]) -> None:
         out.print(str(verdict), style="yellow", highlight=False)
 
 
-def describe_environment(result: Mapping[str, Any]) -> str:
+def describe_environment(result: Result) -> str:
     """Where figures come from, in a line."""
     environment = result["environment"]
     return (
@@ -364,19 +179,32 @@ def describe_environment(result: Mapping[str, Any]) -> str:
     )
 
 
-# --- the README --------------------------------------------------------------------------------
+def environments(results: Iterable[Result]) -> list[str]:
+    """Where figures come from, each place once."""
+    return list(dict.fromkeys(describe_environment(result) for result in results))
 
 
-def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; the first two columns are text, the others are numbers."""
-    rule = ["---", "---", *["---:"] * (len(head) - 2)]
+# --- Markdown ----------------------------------------------------------------------------------
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[str]], *, texts: int = 2) -> str:
+    """A table in Markdown; the first `texts` columns are text, the others are numbers."""
+    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines])
 
 
-README_PHASES = ("overwrite", "update")
-README_HEAD = (
-    "device",
-    "workload",
+def count(number: int, noun: str) -> str:
+    """A number and its noun, in the plural where that is due; more than one are medians."""
+    return f"one {noun}" if number == 1 else f"median of {number} {noun}s"
+
+
+def title_of(results: Sequence[Result]) -> str:
+    """An experiment's title, and how many runs each of its figures is the median of."""
+    runs = min(row.repetitions for row in rows_of(results))
+    return f"{results[0]['title']} ({count(runs, 'run')} each)"
+
+
+COMPARED_HEAD = (
     "stock, ops/s",
     "Ideal",
     "truncate",
@@ -384,24 +212,31 @@ README_HEAD = (
     "truncate ÷ Ideal",
     "defer ÷ Ideal",
     "defer ÷ stock",
-    "journal KiB/op: stock",
-    "truncate",
-    "defer",
 )
+JOURNAL_HEAD = ("journal KiB/op: stock", "truncate", "defer")
 
 
-def readme_line(device: str, name: str, cells: Cells) -> list[str]:
-    """One line of the README's table."""
-    stock, ideal, truncate, defer = (cells[v] for v in COMPARED[:4])
+def compared_cells(group: Group, cells: Cells) -> list[str]:
+    """Speeds and ratios of one workload's variants. Raises FastsyncError when one is missing."""
+    if missing := [variant for variant in COMPARED[:4] if variant not in cells]:
+        raise FastsyncError(f"{', '.join(group)}: the result lacks variant {missing[0]}")
+    stock, ideal, truncate, defer = (cells[variant] for variant in COMPARED[:4])
     return [
-        device,
-        name,
         *(f"{row.ops_per_s:,.0f}" for row in (stock, ideal, truncate, defer)),
         ratio(truncate, ideal),
         ratio(defer, ideal),
         ratio(defer, stock),
-        *(f"{row.kib_per_op[JOURNAL]:.2f}" for row in (stock, truncate, defer)),
     ]
+
+
+def compared_markdown(results: Sequence[Result]) -> str:
+    """All workloads of an experiment on one kernel, a line for each on each device."""
+    lines = []
+    for group, cells in grouped(rows_of(results)).items():
+        _, _, device, name = group
+        journal = [f"{cells[v].kib_per_op[JOURNAL]:.2f}" for v in ("stock", *MODES) if v in cells]
+        lines.append([device, name, *compared_cells(group, cells), *journal])
+    return markdown(("device", "workload", *COMPARED_HEAD, *JOURNAL_HEAD), lines)
 
 
 def sweep_markdown(rows: Sequence[Row]) -> str:
@@ -423,42 +258,198 @@ def sweep_markdown(rows: Sequence[Row]) -> str:
     return markdown(head, lines)
 
 
-def readme_text(compared: Sequence[Mapping[str, Any]], swept: Sequence[Mapping[str, Any]]) -> str:
-    """The README's figures: of SQLite's phases only the updates, the others are much the same.
+# --- a neighbour -------------------------------------------------------------------------------
 
-    Raises FastsyncError when a result lacks one of the four variants.
-    """
-    parts: list[str] = []
-    for experiment in dict.fromkeys(result["experiment"] for result in compared):
-        mine = [result for result in compared if result["experiment"] == experiment]
-        lines = []
-        rows = [row for row in rows_of(mine) if row.phase in README_PHASES]
-        for (_, device, name), cells in grouped(rows).items():
-            if missing := [v for v in COMPARED[:4] if v not in cells]:
-                raise FastsyncError(f"{experiment} on {device} lacks variant {missing[0]}")
-            lines.append(readme_line(device, name, cells))
-        repetitions = min(row.repetitions for row in rows)
-        title = f"**{mine[0]['title']}** ({count(repetitions, 'run')} each)"
-        parts += [title, markdown(README_HEAD, lines)]
-    if swept:
-        title = f"**{swept[0]['title']}**: operations a second; KiB written for each"
-        parts += [title, sweep_markdown(rows_of(swept))]
-    everything = [*compared, *swept]
-    found = verdicts(everything)
-    short = [verdict for verdict in found if not verdict.passed]
-    parts.append(
-        " ".join(sorted({describe_environment(result) for result in everything}))
-        + f" {len(found) - len(short)} of {len(found)} required figures are reached"
-        + (":" if short else ".")
+
+@dataclass(frozen=True)
+class Pair:
+    """A variant on a workload, and on the control that the workload is held against."""
+
+    row: Row
+    control: Row
+
+    @property
+    def share(self) -> float:
+        """The rate as a share of the control's."""
+        return self.row.ops_per_s / self.control.ops_per_s
+
+
+def pairs(results: Sequence[Result]) -> dict[tuple[str, str], dict[str, Pair]]:
+    """By device and workload, then by variant, what a requirement holds against a control."""
+    rows = rows_of(results)
+    found: dict[tuple[str, str], dict[str, Pair]] = {}
+    controls = {
+        workload: requirement.base_workload
+        for required in required_of(result["experiment"] for result in results).values()
+        for requirement in required
+        for workload in requirement.workloads
+        if requirement.base_workload
+    }
+    by_place = {(row.device, row.workload, row.variant): row for row in rows}
+    for row in rows:
+        control = by_place.get((row.device, controls.get(row.workload, ""), row.variant))
+        if control is not None:
+            found.setdefault((row.device, row.workload), {})[row.variant] = Pair(row, control)
+    return found
+
+
+def pairs_markdown(found: Mapping[tuple[str, str], Mapping[str, Pair]]) -> str:
+    """Each variant's rate as a share of its rate beside the control, and stock's own rates."""
+    variants = [v for v in COMPARED if all(v in cells for cells in found.values())]
+    lines = []
+    for (device, workload), cells in found.items():
+        stock = cells["stock"]
+        rounds = (stock.row.neighbour_per_s or 0, stock.control.neighbour_per_s or 0)
+        lines.append(
+            [
+                device,
+                workload,
+                stock.control.workload,
+                *(f"{value:,.0f}" for value in rounds),
+                f"{stock.row.ops_per_s:,.0f}",
+                f"{stock.control.ops_per_s:,.0f}",
+                *(f"{cells[variant].share:.3f}" for variant in variants),
+            ]
+        )
+    head = (
+        "device",
+        "with",
+        "without",
+        "rounds/s with",
+        "without",
+        "stock, ops/s with",
+        "without",
+        *(f"with ÷ without: {variants[0]}", *(LABELS.get(v, v) for v in variants[1:])),
     )
-    if short:
-        parts.append("\n".join(f"- {verdict}" for verdict in short))
+    return markdown(head, lines, texts=3)
+
+
+def neighbour_lines(results: Sequence[Result]) -> list[str]:
+    """The README's line on one kernel, if there is one: how far rates fall where they fall most."""
+    found = pairs(results).values()
+    if not found:
+        return []
+    worst = {v: min(cells[v].share for cells in found) for v in ("stock", *MODES)}
+    shares = ", ".join(f"{variant} {share:.3f}" for variant, share in worst.items())
+    return [
+        f"Linux {kernel_of(results[0])}, beside a process that `stat()`s and writes another file "
+        "all the time: the fsync rate of a file as a share of what it is beside one that only "
+        f"writes, on the device where that is lowest: {shares}."
+    ]
+
+
+# --- the README and docs/results.md --------------------------------------------------------------
+
+
+def of_experiment(results: Iterable[Result], name: str) -> list[Result]:
+    """The results of one experiment."""
+    return [result for result in results if result["experiment"] == name]
+
+
+def by_series(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """The results by kernel series."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(series_of(result), []).append(result)
+    return found
+
+
+def headline(results: Sequence[Result], experiment: str) -> list[str]:
+    """Title and table of the headline's rows of an experiment, kernel beside kernel."""
+    names = HEADLINE[experiment]
+    mine = [r for r in of_experiment(results, experiment) if series_of(r) in HEADLINE_SERIES]
+    if not mine:
+        return []
+    rows = [row for row in rows_of(mine) if row.name in names]
+    groups = sorted(
+        grouped(rows).items(),
+        key=lambda item: (device_place(item[0][2]), names.index(item[0][3])),
+    )
+    lines = [
+        [kernel, device, name, *compared_cells((kernel, experiment, device, name), cells)]
+        for (kernel, experiment, device, name), cells in groups
+    ]
+    head = ("kernel", "device", "workload", *COMPARED_HEAD)
+    return [f"**{title_of(mine)}**", markdown(head, lines, texts=3)]
+
+
+def reached(found: Sequence[Verdict]) -> str:
+    """How many required figures are reached."""
+    return f"{sum(verdict.passed for verdict in found)} of {len(found)} required figures"
+
+
+def readme_text(results: Sequence[Result]) -> str:
+    """The README's figures. Raises FastsyncError when a result lacks one of the four variants."""
+    results = in_order(results)
+    parts = [part for experiment in HEADLINE for part in headline(results, experiment)]
+    series = by_series(results)
+    for found in series.values():
+        parts += neighbour_lines(of_experiment(found, "neighbour"))
+    lines = [
+        f"- {' '.join(environments(found))} {reached(verdicts(found))} are reached."
+        for found in series.values()
+    ]
+    lines += [f"- Linux {name}: no figures yet." for name in HEADLINE_SERIES if name not in series]
+    parts.append("\n".join(lines))
+    parts.append(
+        "All figures, and each required one that is missed: [docs/results.md](docs/results.md)."
+    )
     return "\n\n".join(parts)
 
 
-def count(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where that is due; more than one are medians."""
-    return f"one {noun}" if number == 1 else f"median of {number} {noun}s"
+PAIRS_INTRO = """\
+Each variant's rate *with* a neighbour that asks for the stamps of the file it writes, over its rate
+*without*: beside one that asks for those of a file nobody writes."""
+
+RESULTS_INTRO = """\
+# Results
+
+<!-- Written by `./fastsync report` from results/*-full-*.json. -->
+
+*Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms.
+[experiments.md](experiments.md) says how a figure comes about and what is required of it."""
+
+
+def results_text(results: Sequence[Result]) -> str:
+    """docs/results.md. Raises FastsyncError when a result lacks one of the four variants."""
+    parts = [RESULTS_INTRO]
+    for series, found in by_series(in_order(results)).items():
+        judged = verdicts(found)
+        parts += [f"## Linux {series}", *environments(found), describe_builds(found)]
+        for experiment in dict.fromkeys(result["experiment"] for result in found):
+            parts += experiment_parts(of_experiment(found, experiment))
+        parts.append(f"### Linux {series}: {reached(judged)} are reached")
+        if short := [verdict for verdict in judged if not verdict.passed]:
+            parts.append("\n".join(f"- {verdict}" for verdict in short))
+    return "\n\n".join(parts) + "\n"
+
+
+def experiment_parts(results: Sequence[Result]) -> list[str]:
+    """Title and tables of one experiment on one kernel."""
+    kernel, plot_name = kernel_of(results[0]), plot_file(results[0])
+    parts = [f"### Linux {kernel}: {title_of(results)}"]
+    if is_sweep(results[0]):
+        parts.append("Operations a second; KiB written for each.")
+        parts.append(sweep_markdown(rows_of(results)))
+    else:
+        parts.append(compared_markdown(results))
+    if found := pairs(results):
+        parts += [PAIRS_INTRO, pairs_markdown(found)]
+    return [*parts, f"Drawn: [{plot_name}](../results/{plot_name})"]
+
+
+def describe_builds(results: Iterable[Result]) -> str:
+    """Which build of the modules the results are of; more than one are told apart."""
+    builds: dict[str, list[str]] = {}
+    for result in results:
+        hashes = json.dumps(result["environment"]["modules_sha256"], sort_keys=True)
+        build = hashlib.sha256(hashes.encode()).hexdigest()[:12]
+        builds.setdefault(build, []).append(f"{result['experiment']} on {result['device']}")
+    if len(builds) == 1:
+        return f"All with one build of the modules ({next(iter(builds))})."
+    return f"With {len(builds)} builds of the modules: " + "; ".join(
+        f"{build}: {', '.join(names)}" for build, names in builds.items()
+    )
 
 
 def replace_figures(text: str, figures: str) -> str:
@@ -472,12 +463,6 @@ def replace_figures(text: str, figures: str) -> str:
     if END_MARK not in rest:
         raise FastsyncError(f"in the README {END_MARK} stands before {BEGIN_MARK}")
     return f"{head}{BEGIN_MARK}\n\n{figures}\n\n{END_MARK}{rest.split(END_MARK)[1]}"
-
-
-def write_readme(paths: Sequence[Path], readme: Path) -> None:
-    """Put the figures of these results into the README. Raises FastsyncError on a bad file."""
-    text = replace_figures(readme.read_text(), readme_text(*split_results(paths)))
-    readme.write_text(text)
 
 
 # --- plots -------------------------------------------------------------------------------------
@@ -578,16 +563,20 @@ def lines_sweep(speed: "Axes", volume: "Axes", rows: Sequence[Row]) -> None:
 
 
 def plot(paths: Sequence[Path], png: Path) -> None:
+    """Draw the results in these files. Raises FastsyncError on a bad file."""
+    draw([load_result(path) for path in paths], png)
+
+
+def draw(results: Sequence[Result], png: Path) -> None:
     """Draw throughput and bytes by class, and a sweep's two lines, into one PNG.
 
-    A row of the picture is one experiment on one device. Raises FastsyncError on a bad file.
+    A row of the picture is one experiment on one device. Raises FastsyncError without results.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    results = [load_result(path) for path in paths]
     if not results:
         raise FastsyncError("there are no results to plot; run an experiment first")
     figure, axes = pyplot.subplots(
@@ -599,20 +588,25 @@ def plot(paths: Sequence[Path], png: Path) -> None:
             lines_sweep(line[0], line[1], rows)
         else:
             groups = grouped(rows)
-            names = [name.replace(" ", "\n") for _, _, name in groups]
+            names = [name.replace(" ", "\n") for *_, name in groups]
             bars_speed(line[0], names, list(groups.values()))
             bars_bytes(line[1], names, list(groups.values()))
         for one in line:
             one.set_title(f"{result['title']} — {result['device']}", fontsize=10)
             one.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel(describe_environment(results[0]), fontsize=7, color="#555555")
+    figure.supxlabel("\n".join(environments(results)), fontsize=7, color="#555555")
     png.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(png, dpi=110)
     pyplot.close(figure)
 
 
+def plot_file(result: Result) -> str:
+    """The name of the plot of a result's experiment on its kernel."""
+    return f"{result['experiment']}-{series_of(result)}.png"
+
+
 def write_report() -> None:
-    """Draw a plot for each full experiment under results/ and fill in the README's figures.
+    """Draw a plot for each full experiment and kernel; write README's figures and docs/results.md.
 
     Raises FastsyncError when there is no full result.
     """
@@ -620,8 +614,10 @@ def write_report() -> None:
     paths = [path for path in paths if not path.name.endswith(".partial.json")]
     if not paths:
         raise FastsyncError("results/ holds no full result; try `./fastsync run --full overwrite`")
-    names = dict.fromkeys(path.name.split("-full-")[0] for path in paths)
-    for name in names:
-        mine = [path for path in paths if path.name.startswith(f"{name}-full-")]
-        plot(mine, results_dir() / f"{name}.png")
-    write_readme(paths, repo_root() / "README.md")
+    results = in_order(load_result(path) for path in paths)
+    readme = repo_root() / "README.md"
+    text = replace_figures(readme.read_text(), readme_text(results))
+    for name in dict.fromkeys(plot_file(result) for result in results):
+        draw([result for result in results if plot_file(result) == name], results_dir() / name)
+    (repo_root() / "docs" / "results.md").write_text(results_text(results))
+    readme.write_text(text)

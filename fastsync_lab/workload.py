@@ -1,4 +1,6 @@
-"""The programs that run in the guest: fio with an optional fstat before each write, and sqlbench.
+"""The programs that run in the guest: fio, with an fstat before each write or not, and sqlbench.
+
+Beside fio another process may work on a file of its own: the neighbour.
 
 Everything here makes bash for the guest or builds a program on the host; nothing runs a guest.
 """
@@ -37,18 +39,20 @@ SETTLE_S = 6  # longer than jbd2's periodic commit and the first write-back (5 s
 
 SQLITE_MODES = ("PERSIST", "TRUNCATE", "DELETE", "WAL")
 SQLITE_PHASES = ("insert", "update", "delete")
+NEIGHBOURS = ("stat", "write")
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What was built for the guest: sqlbench by the sync call it makes, and the fstat shim."""
+    """What was built for the guest: sqlbench by its sync call, the fstat shim, the neighbour."""
 
     sqlbench: dict[str, Path]
     statwrite: Path
+    neighbour: Path
 
     def digest(self) -> str:
         """A hash of all of them."""
-        files = [*(self.sqlbench[call] for call in SYNC_CALLS), self.statwrite]
+        files = [*(self.sqlbench[call] for call in SYNC_CALLS), self.statwrite, self.neighbour]
         return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
@@ -59,6 +63,10 @@ class Workload:
     `kind` is "fio" (4 KiB overwrites of a file of `file_mib`, `pattern` "write" or "randwrite",
     for `seconds` of the guest's time, an fstat before each write if `stat_first`) or "sqlite"
     (`journal_mode`; `operations` transactions in each phase on a table of `rows` rows).
+
+    `neighbour`, beside fio only: a process that every `neighbour_us` microseconds asks for the
+    stamps of a file and writes to its own, on the same file system or on a tmpfs. With "stat" both
+    are one file; with "write" they are two, so that nobody asks for the stamps of what it writes.
     """
 
     name: str
@@ -70,6 +78,19 @@ class Workload:
     journal_mode: str = "PERSIST"
     operations: int = 1000
     rows: int = 10000
+    neighbour: str | None = None
+    neighbour_on_tmpfs: bool = False
+    neighbour_us: int = 1000
+
+    def __post_init__(self) -> None:
+        """Raises FastsyncError for a neighbour that there is not."""
+        if self.neighbour is not None and (
+            self.neighbour not in NEIGHBOURS or self.kind != "fio" or self.neighbour_us < 1
+        ):
+            raise FastsyncError(
+                f"workload {self.name!r}: a neighbour is one of {', '.join(NEIGHBOURS)}, every "
+                "1 us or more, beside fio"
+            )
 
     def phases(self) -> tuple[str, ...]:
         """The parts of a run that are measured one by one."""
@@ -141,6 +162,11 @@ def statwrite_command(output: Path) -> list[str]:
     return ["gcc", "-O2", "-fPIC", "-shared", source, "-ldl", "-o", str(output)]
 
 
+def neighbour_command(output: Path) -> list[str]:
+    """The compiler's command for the neighbour, static."""
+    return ["gcc", "-O2", "-static", str(programs_source() / "neighbour.c"), "-o", str(output)]
+
+
 def build_programs() -> Programs:
     """Build what has changed (25 s on two cores the first time).
 
@@ -150,12 +176,12 @@ def build_programs() -> Programs:
     folder.mkdir(parents=True, exist_ok=True)
     sqlite = fetch_sqlite()
     bench = {call: folder / f"sqlbench-{call}" for call in SYNC_CALLS}
-    shim = folder / "statwrite.so"
+    shim, neighbour = folder / "statwrite.so", folder / "neighbour"
     jobs = [(bench[call], sqlbench_command(call, sqlite, bench[call])) for call in SYNC_CALLS]
-    jobs.append((shim, statwrite_command(shim)))
+    jobs += [(shim, statwrite_command(shim)), (neighbour, neighbour_command(neighbour))]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda job: _build_one(*job), jobs))
-    return Programs(bench, shim)
+    return Programs(bench, shim, neighbour)
 
 
 def _build_one(output: Path, command: list[str]) -> None:
@@ -173,12 +199,27 @@ def _build_one(output: Path, command: list[str]) -> None:
 # --- bash for the guest ------------------------------------------------------------------------
 
 
-def prepare_script(workload: Workload) -> str:
-    """Bash that lays the workload's file, fully written, in the current folder and lets it rest."""
+def neighbour_files(workload: Workload, guest: "GuestPaths") -> tuple[str, str]:
+    """The file that the neighbour writes, and the one whose stamps it asks for."""
+    folder = guest.tmpfs if workload.neighbour_on_tmpfs else "."
+    written = f"{folder}/neighbour-written"
+    return written, written if workload.neighbour == "stat" else f"{folder}/neighbour-asked"
+
+
+def prepare_script(workload: Workload, guest: "GuestPaths") -> str:
+    """Bash that lays the workload's files, fully written, in the current folder and lets them rest.
+
+    The neighbour's have their block, too: no write of its allocates one.
+    """
     if workload.kind == "sqlite":
         return "sync"  # sqlbench fills its table and rests by itself
+    neighbour = "".join(
+        f"dd if=/dev/zero of={file} bs=4k count=1 conv=fsync 2>&1\n"
+        for file in dict.fromkeys(neighbour_files(workload, guest))
+        if workload.neighbour
+    )
     return (
-        f"fallocate -l {workload.file_mib}M file\n"
+        f"{neighbour}fallocate -l {workload.file_mib}M file\n"
         f"dd if=/dev/zero of=file bs=1M count={workload.file_mib} oflag=direct "
         "conv=notrunc,fsync 2>&1\n"
         f"sync; sleep {SETTLE_S}"
@@ -218,20 +259,28 @@ def run_command(workload: Workload, sync_call: str, guest: "GuestPaths") -> str:
     preload = f"LD_PRELOAD={guest.statwrite} " if workload.stat_first else ""
     arguments = " ".join(fio_arguments(workload, sync_call))
     phase = workload.phases()[0]
+    start = end = ""
+    if workload.neighbour:
+        files = " ".join(neighbour_files(workload, guest))
+        start = f"{guest.neighbour} {files} {workload.neighbour_us} >{guest.neighbour_log} &\n"
+        end = "kill $! && wait $! || status=1\n"
     return (
-        f"echo fastsync begin {phase} >{guest.marker}\n"
+        f"{start}echo fastsync begin {phase} >{guest.marker}\n"
         f"{preload}{guest.fio} {arguments}\n"
         "status=$?\n"
         f"echo fastsync end {phase} >{guest.marker}\n"
-        "(exit $status)"
+        f"{end}(exit $status)"
     )
 
 
 @dataclass(frozen=True)
 class GuestPaths:
-    """Where the programs lie in the guest's memory, and its trace marker."""
+    """Where the programs lie in the guest's memory, what it has of files, and its trace marker."""
 
     fio: str
     sqlbench: dict[str, str]
     statwrite: str
+    neighbour: str = ""
+    neighbour_log: str = "/run/fastsync/neighbour.json"
+    tmpfs: str = "/run/fastsync"
     marker: str = "/sys/kernel/tracing/trace_marker"

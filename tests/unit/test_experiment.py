@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import experiment as lab
-from fastsync_lab.build import KernelTree, ModuleSet
+from fastsync_lab.build import ModuleSet
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernels import KernelTree, load_series
 from fastsync_lab.workload import (
     GuestPaths,
     Programs,
     Workload,
     fio_arguments,
+    neighbour_files,
     prepare_script,
     pristine_amalgamation,
     run_command,
@@ -24,7 +26,10 @@ from fastsync_lab.workload import (
 )
 
 GUEST = GuestPaths(
-    fio="/run/fio", sqlbench={"fsync": "/run/a", "fdatasync": "/run/b"}, statwrite="/run/s.so"
+    fio="/run/fio",
+    sqlbench={"fsync": "/run/a", "fdatasync": "/run/b"},
+    statwrite="/run/s.so",
+    neighbour="/run/n",
 )
 TOML = """
 title = "t"
@@ -40,6 +45,14 @@ seconds = 2
 [[workload]]
 name = "w"
 kind = "fio"
+[[workload]]
+name = "s"
+kind = "sqlite"
+[[required]]
+figure = "speed"
+variants = ["defer"]
+base = "stock"
+least = 0.9
 """
 
 
@@ -54,11 +67,25 @@ def test_every_experiment_can_be_planned(name: str, quick: bool) -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_full_runs_cover_every_profile_and_quick_runs_one() -> None:
+def test_full_runs_cover_every_device_and_quick_runs_one() -> None:
+    real = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")
     for name in lab.experiment_names():
         full = lab.load_experiment(name, quick=False).devices
-        assert full == ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")
-        assert lab.load_experiment(name, quick=True).devices == ("sata-ssd",)
+        uniform = ("uniform-100us",) if name in ("overwrite", "neighbour") else ()
+        assert full == real + uniform
+        assert len(lab.load_experiment(name, quick=True).devices) == 1
+
+
+def test_result_files_are_named_by_kernel_so_that_none_takes_anothers_place() -> None:
+    jobs = [
+        job
+        for series in ("6.12", "7.2")
+        for quick in (True, False)
+        for job in lab.plan(["overwrite", "sqlite"], series=series, quick=quick, devices=["ufs"])
+    ]
+    names = [job.name for job in jobs]
+    assert "overwrite-full-7.2-ufs" in names
+    assert len(set(names)) == len(names) == 8
 
 
 def test_quick_rows_replace_the_others_and_a_sweep_is_unfolded() -> None:
@@ -81,6 +108,11 @@ def test_quick_rows_replace_the_others_and_a_sweep_is_unfolded() -> None:
         ('"ideal"', '"idle"', "no variant 'idle'"),
         ("repetitions = 3", "repetition = 3", "x.toml"),
         ('kind = "fio"', 'kind = "fio"\ncolour = 1', "x.toml: .*colour"),
+        ('kind = "fio"', 'kind = "fio"\nneighbour = "read"', "'w': a neighbour is one of stat, "),
+        ('kind = "sqlite"', 'kind = "sqlite"\nneighbour = "stat"', "beside fio"),
+        ("least = 0.9", "atleast = 0.9", "x.toml: .*atleast"),
+        ('figure = "speed"', 'figure = "haste"', "no figure 'haste': there are speed, "),
+        ('base = "stock"', 'base = "stick"', "no variant 'stick': there are stock, "),
     ],
 )
 def test_a_wrong_row_is_an_error_that_names_it(old: str, new: str, message: str) -> None:
@@ -151,7 +183,12 @@ def test_sections_of_a_scripts_output() -> None:
 
 @pytest.mark.parametrize("variant", list(lab.VARIANTS.values()), ids=list(lab.VARIANTS))
 @pytest.mark.parametrize(
-    "workload", [Workload("w", "fio", stat_first=True), Workload("s", "sqlite")]
+    "workload",
+    [
+        Workload("w", "fio", stat_first=True),
+        Workload("n", "fio", neighbour="stat"),
+        Workload("s", "sqlite"),
+    ],
 )
 def test_guest_scripts_are_sound_bash(workload: Workload, variant: lab.Variant) -> None:
     for script in (lab.cell_script(workload, variant, GUEST), lab.layout_script()):
@@ -167,11 +204,41 @@ def test_fio_syncs_after_each_write() -> None:
     assert "--ioengine=psync" in arguments and "--fsync=1" not in arguments
 
 
+def test_every_requirement_is_about_something_that_is_run() -> None:
+    for name in lab.experiment_names():
+        experiment = lab.load_experiment(name, quick=False)
+        workloads = {workload.name for workload in experiment.workloads}
+        phases = {phase for workload in experiment.workloads for phase in workload.phases()}
+        variants = {variant.name for variant in experiment.variants}
+        assert experiment.required
+        for required in experiment.required:
+            asked = {*required.workloads, required.base_workload} - {None}
+            assert asked <= workloads and set(required.phases) <= phases
+            assert {*required.variants, required.base} - {None} <= variants
+            assert set(required.devices) <= set(experiment.devices)
+            assert set(required.kernels) <= set(load_series())
+
+
+def test_a_neighbour_and_its_control_differ_only_in_what_they_ask_about() -> None:
+    stat, write = (Workload("w", "fio", neighbour=kind) for kind in ("stat", "write"))
+    files, control = neighbour_files(stat, GUEST), neighbour_files(write, GUEST)
+    assert files[0] == files[1] == control[0] != control[1]
+    script = run_command(stat, "fsync", GUEST)
+    assert script.startswith(f"/run/n {files[0]} {files[1]} 1000 >{GUEST.neighbour_log} &\n")
+    assert "kill $! && wait $!" in script
+    elsewhere = replace(stat, neighbour_on_tmpfs=True)
+    assert neighbour_files(elsewhere, GUEST)[0].startswith(GUEST.tmpfs)
+    prepared = prepare_script(write, GUEST)
+    assert all(f"of={file} " in prepared for file in control)
+    alone = Workload("w", "fio")
+    assert "neighbour" not in run_command(alone, "fsync", GUEST) + prepare_script(alone, GUEST)
+
+
 def test_the_shim_is_loaded_only_where_asked_for() -> None:
     assert "LD_PRELOAD" not in run_command(Workload("w", "fio"), "fsync", GUEST)
     script = run_command(Workload("w", "fio", stat_first=True), "fsync", GUEST)
     assert "LD_PRELOAD=/run/s.so /run/fio " in script
-    assert "count=100" in prepare_script(Workload("w", "fio"))
+    assert "count=100" in prepare_script(Workload("w", "fio"), GUEST)
 
 
 def test_sqlbench_is_called_by_its_sync_call() -> None:
@@ -223,37 +290,63 @@ class FakeGuest:
         return {"phases": {"overwrite": {"ops_per_s": 1.0}}}
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lab.Job:
+    """A job of 24 runs that needs no guest."""
     monkeypatch.setattr(lab, "Vm", FakeVm)
     monkeypatch.setattr(lab, "Guest", FakeGuest)
-    monkeypatch.setattr(lab, "results_dir", lambda: tmp_path)
-    monkeypatch.setattr(lab, "describe", lambda setting, profile: {"device": profile.name})
+    monkeypatch.setattr(lab, "results_dir", lambda: tmp_path / "results")
     monkeypatch.setattr(lab, "VmConfig", lambda tree, **_: None)
     monkeypatch.setattr(FakeGuest, "ran", 0)
-    monkeypatch.setattr(FakeGuest, "fail_at", 4)
-    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", *[tmp_path] * 4)
-    pair = ModuleSet("any", tmp_path, tmp_path)
-    modules = {"stock": pair, "fastsync": pair}
-    setting = lab.Setting(tree, modules, tmp_path, Programs({}, tmp_path), "fio-3")
+    monkeypatch.setattr(FakeGuest, "fail_at", 0)
     experiment = lab.parse_experiment("x", TOML, quick=False)
-    job = lab.Job(experiment, load_profile("nvme"))
+    return lab.Job(experiment, "6.12", load_profile("nvme"))
+
+
+def make_setting(folder: Path, modules: bytes, release: str = "6.12.1") -> lab.Setting:
+    """What a guest would need; `modules` is what all modules and programs hold."""
+    file = folder / "file"
+    file.write_bytes(modules)
+    pair = ModuleSet("any", file, file)
+    programs = Programs(dict.fromkeys(("fsync", "fdatasync"), file), file, file)
+    tree = KernelTree("6.12", release, f"{release}-1", *[folder] * 4)
+    return lab.Setting(tree, {"stock": pair, "fastsync": pair}, file, programs, "fio-3")
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    job: lab.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeGuest, "fail_at", 4)
+    setting = make_setting(tmp_path, b"modules")
     messages: list[str] = []
     stop = threading.Event()
 
     with pytest.raises(FastsyncError, match="ended by itself"):
         lab.run_job(job, setting, stop, messages.append)
-    assert [path.name for path in tmp_path.iterdir()] == ["x-full-nvme.partial.json"]
+    results = tmp_path / "results"
+    assert [path.name for path in results.iterdir()] == ["x-full-6.12-nvme.partial.json"]
     stop.set()
-    with pytest.raises(FastsyncError, match="stopped after 3 of 12 runs"):
+    with pytest.raises(FastsyncError, match="stopped after 3 of 24 runs"):
         lab.run_job(job, setting, stop, messages.append)
     stop.clear()
     path = lab.run_job(job, setting, stop, messages.append)
 
-    assert FakeGuest.ran == 4 + 9
-    assert [file.name for file in tmp_path.iterdir()] == ["x-full-nvme.json"]
+    assert FakeGuest.ran == 4 + 21
+    assert [file.name for file in results.iterdir()] == ["x-full-6.12-nvme.json"]
     whole = json.loads(path.read_text())
     assert whole["complete"] is True
-    assert [len(cell["repetitions"]) for cell in whole["cells"]] == [3, 3, 3, 3]
-    assert any("3 of 12 runs are there" in message for message in messages)
+    assert [len(cell["repetitions"]) for cell in whole["cells"]] == [3] * 8
+    assert any("3 of 24 runs are there" in message for message in messages)
+
+
+@pytest.mark.parametrize(("modules", "release"), [(b"rebuilt", "6.12.1"), (b"built", "6.12.2")])
+def test_an_interrupted_run_of_other_modules_or_another_kernel_is_not_taken_up(
+    job: lab.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: bytes, release: str
+) -> None:
+    monkeypatch.setattr(FakeGuest, "fail_at", 4)
+    stop = threading.Event()
+    with pytest.raises(FastsyncError, match="ended by itself"):
+        lab.run_job(job, make_setting(tmp_path, b"built"), stop, lambda _: None)
+    path = lab.run_job(job, make_setting(tmp_path, modules, release), stop, lambda _: None)
+    assert FakeGuest.ran == 4 + 24
+    assert json.loads(path.read_text())["environment"]["kernel_release"] == release

@@ -19,6 +19,7 @@ from fastsync_lab.measure import (
     lost_events,
     parse_fio,
     parse_layout,
+    parse_neighbour,
     parse_sqlbench,
     parse_trace,
     sequential_ratio,
@@ -278,3 +279,14 @@ def test_sqlbench_json() -> None:
     assert latency.p99_ns == 20_000_000
     with pytest.raises(FastsyncError):
         parse_sqlbench("sqlbench: cannot open")
+
+
+def test_neighbour_json() -> None:
+    text = json.dumps({"rounds": 10_000, "elapsed_ns": 2_000_000_000})
+    assert parse_neighbour(text) == {"rounds": 10_000, "rounds_per_s": 5000.0}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"rounds": 1, "elapsed_ns": 0}', "neighbour: died"])
+def test_a_neighbour_without_a_result_is_an_error(text: str) -> None:
+    with pytest.raises(FastsyncError, match="neighbour printed no result"):
+        parse_neighbour(text)
