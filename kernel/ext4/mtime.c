@@ -31,6 +31,9 @@
  *     else's stamps alone. Who has stat()ed a file sees its next write in the
  *     next interval; the mark that stat() leaves in ctime stays until ctime
  *     changes.
+ *   - atime is exact, but with relatime the first read after each new mtime
+ *     sets it. If nothing else has changed, it waits for the next commit as long
+ *     as an mtime and a ctime of the current interval are on disk.
  *   - Two writers may get here at once (shared i_rwsem in direct I/O, page
  *     faults). Whoever changes a stamp reads the clock under i_lock, so the
  *     stamps follow the clock.
@@ -41,9 +44,8 @@
  * long as an mtime and a ctime younger than N ms are on disk. Hence after a
  * crash mtime and ctime may be older than those of the last synced write by
  * less than N ms, and everything else is as in stock ext4. atime is a stamp
- * here, too, because with relatime the first read after each write sets it. It
- * waits together with the other two, never alone: a file that is only read has
- * no young mtime, and its fsync commits. Multigrain timestamps are stock ext4's:
+ * here, too, and waits together with the other two, never alone: a file that is
+ * only read has no young mtime, and its fsync commits. Multigrain timestamps are stock ext4's:
  * a write after stat() is always seen. Shortly before the stamps on disk get
  * too old an fsync starts a commit without waiting for it, which the flushes of
  * the next ones carry along (fs/jbd2/carrier.c): a file that is synced all the
@@ -599,7 +601,12 @@ bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
 	if (likely(!ext4_handle_valid(handle) ||
 		   handle->h_type != EXT4_HT_STAMPS))
 		return false;
-	memcpy(before, raw_inode, ext4_mtime_raw_size(inode));
+	/* Sizes that the compiler knows: this is done for each write. */
+	memcpy(before, raw_inode, EXT4_GOOD_OLD_INODE_SIZE);
+	if (EXT4_INODE_SIZE(inode->i_sb) > EXT4_GOOD_OLD_INODE_SIZE)
+		memcpy((char *)before + EXT4_GOOD_OLD_INODE_SIZE,
+		       (const char *)raw_inode + EXT4_GOOD_OLD_INODE_SIZE,
+		       sizeof(*before) - EXT4_GOOD_OLD_INODE_SIZE);
 	return true;
 }
 
@@ -657,11 +664,16 @@ static bool ext4_mtime_younger(const struct ext4_mtime_stamps *stamps,
 	       stamps->ctime_ns <= now_ns;
 }
 
+static bool ext4_mtime_same_cmtime(const struct ext4_mtime_stamps *a,
+				   const struct ext4_mtime_stamps *b)
+{
+	return a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
 static bool ext4_mtime_equal(const struct ext4_mtime_stamps *a,
 			     const struct ext4_mtime_stamps *b)
 {
-	return a->atime_ns == b->atime_ns && a->mtime_ns == b->mtime_ns &&
-	       a->ctime_ns == b->ctime_ns;
+	return a->atime_ns == b->atime_ns && ext4_mtime_same_cmtime(a, b);
 }
 
 /* Which of the logged stamps have to be committed? NULL if none. */
@@ -671,15 +683,20 @@ ext4_mtime_needed(const struct ext4_mtime_inode *mi, unsigned int policy,
 {
 	s64 interval_ns = (policy & EXT4_MTIME_INTERVAL_MS) * NSEC_PER_MSEC;
 	s64 lead_ns = interval_ns / EXT4_MTIME_LEAD_SHARE;
+	bool young, atime_alone;
 	s64 now_ns;
 
 	if (ext4_mtime_equal(&mi->durable, &mi->logged.stamps))
 		return NULL;
-	if (!(policy & EXT4_MTIME_DEFER))
-		return &mi->logged;
 
 	now_ns = ktime_get_real_ns();
-	if (ext4_mtime_younger(&mi->durable, now_ns, interval_ns)) {
+	young = ext4_mtime_younger(&mi->durable, now_ns, interval_ns);
+	if (!(policy & EXT4_MTIME_DEFER)) {
+		atime_alone = ext4_mtime_same_cmtime(&mi->durable,
+						     &mi->logged.stamps);
+		return atime_alone && young ? NULL : &mi->logged;
+	}
+	if (young) {
 		sync->carry = mi->committing.stamps.mtime_ns ==
 			EXT4_MTIME_NEVER &&
 			!ext4_mtime_younger(&mi->durable, now_ns,

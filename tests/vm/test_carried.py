@@ -1,5 +1,7 @@
 """Carried commits (kernel/jbd2/carrier.c): stamps become durable on flushes that are paid for."""
 
+import pytest
+
 from tests.vm.guestfs import CRASH, FILE, MS, GuestFs, OnDisk
 
 INTERVAL_MS = 40
@@ -14,6 +16,7 @@ def stamps_behind_ns(stamp: dict[str, int], disk: OnDisk) -> int:
     return stamp["mtime_ns"] - disk.mtime_ns
 
 
+@pytest.mark.short
 def test_busy_file_never_waits_for_stamps(fs: GuestFs) -> None:
     """One flush for each fsync and none beside them, though commits have taken place."""
     with fs.mounted(OPTIONS):

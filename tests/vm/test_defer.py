@@ -24,6 +24,7 @@ def test_stamps_are_exact_in_memory(fs: GuestFs, write: str) -> None:
     assert stamp["mtime_ns"] == stamp["ctime_ns"]
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("write", WRITES)
 def test_fsync_inside_the_interval_writes_data_only(fs: GuestFs, write: str) -> None:
     with fs.mounted(OPTIONS):
@@ -106,6 +107,7 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[OnDisk], bool]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("name", ATTRIBUTES)
 @pytest.mark.parametrize("order", ["alone", "between writes"])
 def test_every_other_change_is_on_the_medium_after_fsync(

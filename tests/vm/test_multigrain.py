@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import KernelTree, ModuleSet
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.kernels import KernelTree
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import FILE, GuestFs

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.vm import Vm
 from tests.vm.conftest import prepare
@@ -15,7 +17,7 @@ WORK = [
     "append", "fsync", "align:100", "mwrite", "fsync", "chmod:600", "fsync", "align:100",
     "setxattr:user.a=b", "fdatasync", "utimens:5,5", "fsync", "align:100", "truncate:4096",
     "fsync", "falloc:0,65536,65536", "write", "fdatasync", "align:100", "awrite", "fsync",
-    "uwrite", "fsync", "swrite", "align:100", "owrite", "sync", "stat",
+    "uwrite", "fsync", "swrite", "align:100", "owrite", "stat", "write", "fsync", "sync", "stat",
 ]  # fmt: skip
 # Bitmaps are not to be read ahead at a time that chance decides.
 MOUNT_OPTIONS = "commit=300,no_prefetch_block_bitmaps"
@@ -39,6 +41,7 @@ def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tup
     return [match.groups() for match in REQUEST.finditer(text)]
 
 
+@pytest.mark.short
 def test_requests_equal_those_of_the_stock_module(
     vm: Vm, fsops: str, modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
 ) -> None:

@@ -147,6 +147,7 @@ def test_bad_superblock_default_is_reported_and_ignored(fs: GuestFs) -> None:
     assert "mtime_update=0" in log and "failed to parse options in superblock" in log
 
 
+@pytest.mark.short
 def test_counters_and_feature_file(fs: GuestFs) -> None:
     with fs.mounted():
         assert [fs.counter(n) for n in ("updates_done", "updates_skipped", "commits_avoided")] == [

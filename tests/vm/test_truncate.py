@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.vm.guestfs import FILE, MS, GuestFs, written_kib
+from tests.vm.guestfs import CRASH, FILE, MS, GuestFs, written_kib
 
 INTERVAL_MS = 100
 OPTIONS = f"mtime_update={INTERVAL_MS},commit=300"
@@ -23,10 +23,11 @@ def test_write_takes_the_start_of_its_interval(fs: GuestFs, write: str) -> None:
     assert second["mtime_ns"] == second["ctime_ns"] == start_ns
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("write", WRITES)
 def test_second_fsync_of_an_interval_writes_data_only(fs: GuestFs, write: str) -> None:
-    """4 KiB of data and no transaction; mmap(2) sets atime, which stays exact, hence noatime."""
-    with fs.mounted(f"{OPTIONS},noatime"):
+    """4 KiB of data and no transaction."""
+    with fs.mounted(OPTIONS):
         fs.prepare()
         events = fs.ops(
             "open", f"align:{INTERVAL_MS}", "write", "fsync", "io", write, "fsync", "io",
@@ -69,6 +70,7 @@ EXACT_OPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.short
 @pytest.mark.parametrize("op", EXACT_OPS)
 def test_other_changes_have_exact_ctime(fs: GuestFs, op: str) -> None:
     with fs.mounted(OPTIONS):
@@ -119,6 +121,25 @@ def test_atime_is_exact(fs: GuestFs) -> None:
         fs.prepare()
         clock, stamp = fs.ops("open", f"align:{INTERVAL_MS}", "sleep:30", "clock", "read", "stat")
     assert 0 <= stamp["atime_ns"] - clock["stamp_ns"] <= 8 * MS
+
+
+def test_atime_waits_while_the_other_stamps_are_young(fs: GuestFs) -> None:
+    """relatime sets atime at the first read after each new mtime."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        *_, before, after, stamp = fs.ops(
+            "open", f"align:{INTERVAL_MS}", "write", "fsync", "io", "read", "write", "fsync", "io",
+            "stat",
+        )  # fmt: skip
+        assert written_kib([before, after]) == 4
+        assert stamp["atime_ns"] > stamp["mtime_ns"]
+
+
+def test_atime_alone_commits_as_stock(fs: GuestFs) -> None:
+    with fs.mounted(f"{OPTIONS},strictatime"):
+        fs.prepare("write", "fsync")
+        (stamp,) = fs.ops("open", "sleep:200", "read", "fsync", "stat", CRASH)
+        assert fs.crashed().atime_ns == stamp["atime_ns"]
 
 
 def test_exact_stamp_inside_the_interval_is_kept(fs: GuestFs) -> None:
