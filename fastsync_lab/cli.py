@@ -188,7 +188,7 @@ def run(
 
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
-    """Draw the plots and the README's table from what lies under results/."""
+    """Draw the plots, write the README's figures and docs/results.md from what is in results/."""
     write_report()
 
 
