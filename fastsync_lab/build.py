@@ -11,12 +11,7 @@ from pathlib import Path
 
 from fastsync_lab.chroot import Place, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.kernels import KernelTree as KernelTree
-from fastsync_lab.kernels import fetch_kernel as fetch_kernel
-from fastsync_lab.kernels import file_checksum, load_series
-from fastsync_lab.kernels import find_series as find_series
-from fastsync_lab.kernels import upstream_version as upstream_version
-from fastsync_lab.kernels import version_key as version_key
+from fastsync_lab.kernels import KernelTree, file_checksum, load_series
 from fastsync_lab.paths import build_dir, locked, repo_root
 from fastsync_lab.progress import Report, silent
 from fastsync_lab.shell import Completed, last_lines, run

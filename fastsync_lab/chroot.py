@@ -95,12 +95,11 @@ def make(recipe: Recipe, root: Path, report: Report) -> None:
     archive.unlink(missing_ok=True)
     shutil.rmtree(half, ignore_errors=True)
     mirror = host_mirror()
-    argv = [
-        "mmdebstrap",
-        "--quiet",
-        "--variant=minbase",
-        "--skip=check/signed-by,cleanup/apt/lists",
-    ]
+    # Root's mounts are its own, so that none outlives a mmdebstrap that is killed: it binds the
+    # machine's /dev/shm into its folder in /tmp. An ordinary user's are so anyway.
+    argv = ["unshare", "--mount"] if os.geteuid() == 0 else []
+    argv += ["mmdebstrap", "--quiet", "--variant=minbase"]
+    argv += ["--skip=check/signed-by,cleanup/apt/lists"]
     argv += [f"--include={','.join(recipe.packages)}", recipe.release, str(archive)]
     run([*argv, *(f"deb {mirror} {suite} main" for suite in recipe.suites)])
     half.mkdir()

@@ -20,7 +20,7 @@ LABELS = {"ideal": "Ideal", "off": "option off"}
 
 # In a reader's order; others come after them.
 DEVICES = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us")
-EXPERIMENTS = ("overwrite", "sqlite", "neighbour", "interval")
+EXPERIMENTS = ("overwrite", "fstat", "sqlite", "neighbour", "interval")
 
 Result = Mapping[str, Any]
 

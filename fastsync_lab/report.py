@@ -52,6 +52,7 @@ CLASS_LABELS = {DATA: "file data", JOURNAL: "journal", METADATA: "other metadata
 HEADLINE_SERIES = ("6.12", "7.2")
 HEADLINE = {
     "overwrite": ("random", "random, fstat first"),
+    "fstat": ("random", "random, fstat first"),
     "sqlite": ("PERSIST update", "DELETE update"),
 }
 

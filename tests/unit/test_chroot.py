@@ -108,6 +108,15 @@ def test_chroot_sees_the_cache_and_build_under_their_own_paths(
     assert bound == [(f"{cache}/chroots/trixie", "/"), (cache, cache), (built, built)]
 
 
+def test_mounts_of_root_end_with_mmdebstrap(
+    made: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    chroot.place_for(RECIPE, silent)
+    (argv,) = [argv for argv in made if "mmdebstrap" in argv]
+    assert argv[:3] == ["unshare", "--mount", "mmdebstrap"]
+
+
 def test_mirror_is_the_first_of_debian_itself() -> None:
     assert chroot.parse_mirror(INDEX_TARGETS) == "http://mirror.example/debian/"
 

@@ -72,7 +72,7 @@ def test_full_runs_cover_every_device_and_quick_runs_one() -> None:
     for name in lab.experiment_names():
         full = lab.load_experiment(name, quick=False).devices
         uniform = ("uniform-100us",) if name in ("overwrite", "neighbour") else ()
-        assert full == real + uniform
+        assert full == (("uniform-100us",) if name == "fstat" else real + uniform)
         assert len(lab.load_experiment(name, quick=True).devices) == 1
 
 
@@ -121,7 +121,7 @@ def test_a_wrong_row_is_an_error_that_names_it(old: str, new: str, message: str)
 
 
 def test_an_unknown_experiment_is_an_error_that_lists_the_known() -> None:
-    with pytest.raises(FastsyncError, match="no experiment 'sqllite'; there are interval, "):
+    with pytest.raises(FastsyncError, match="no experiment 'sqllite'; there are fstat, interval, "):
         lab.load_experiment("sqllite", quick=True)
 
 
