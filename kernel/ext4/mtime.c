@@ -79,8 +79,8 @@
  *   - Journalled data moves i_datasync_tid alone; in stock ext4 the stamp that
  *     comes with it moves i_sync_tid. So the later of the two counts.
  *
- * Without a journal fsync and fdatasync of ext4 do the same work, so there is
- * nothing for defer to save, while truncate saves the inode table write.
+ * Without a journal there is no commit for defer to leave out, while truncate
+ * saves the inode table write.
  *
  * Locking: i_lock and i_raw_lock are leaf locks here. The policy is one word,
  * read once per call: an update or fsync under way during remount takes the

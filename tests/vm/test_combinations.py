@@ -50,8 +50,11 @@ def test_fsync_costs_what_fdatasync_costs(fs: GuestFs, kind: str, mode: str) -> 
         warm = ("open", "sleep:600", f"align:{INTERVAL_MS}", "write", "fsync", "sleep:20")
         data = written_kib(fs.ops(*warm, "io", "write", "fdatasync", "io"))
         full = written_kib(fs.ops(*warm, "io", "write", "fsync", "io"))
+    if (kind, mode) == ("no journal", "defer"):
+        assert full >= data  # there is nothing to defer; on 6.1 fsync writes the inode, too
+        return
     assert full == data
-    if kind not in JOURNALLED_DATA and not (kind == "no journal" and mode == "defer"):
+    if kind not in JOURNALLED_DATA:
         assert full == 4
 
 
