@@ -77,15 +77,18 @@ def apply_patch(patch: Path, source: Path, tree: KernelTree) -> None:
     )
 
 
-def assemble(tree: KernelTree, source: Path, *, stock: bool) -> None:
-    """Put fs/ext4 and fs/jbd2 under `source`, as Debian has them or with our files and glue."""
+def assemble(tree: KernelTree, source: Path, *, stock: bool, fault: Path | None = None) -> None:
+    """Put fs/ext4 and fs/jbd2 under `source`, as Debian has them or with our files and glue.
+
+    `fault` is a patch on top, for a test that has to find what it breaks.
+    """
     for filesystem in FILESYSTEMS:
         folder = source / "fs" / filesystem
         shutil.copytree(tree.source_dir / "fs" / filesystem, folder)
         if not stock:
             add_overlay(filesystem, folder)
     if not stock:
-        for patch in glue_patches(tree.series):
+        for patch in (*glue_patches(tree.series), *([fault] if fault else [])):
             apply_patch(patch, source, tree)
         for filesystem in FILESYSTEMS:
             forbid_warnings(filesystem, source / "fs" / filesystem)
@@ -177,21 +180,29 @@ def publish(system: Kbuild, module: Path, target: Path) -> None:
     half.rename(target)
 
 
-def build_modules(tree: KernelTree, *, stock: bool = False, report: Report = silent) -> ModuleSet:
+def build_modules(
+    tree: KernelTree,
+    *,
+    stock: bool = False,
+    fault: Path | None = None,
+    report: Report = silent,
+) -> ModuleSet:
     """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
 
+    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/.
     Nothing is done when nothing changed since the last time. Raises UsageError when there is no
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
     files count as errors.
     """
     if not stock:
         check_glue(tree.series)
-    target = build_dir() / (f"{tree.series}-stock" if stock else tree.series)
-    modules = ModuleSet("stock" if stock else "fastsync", target / "jbd2.ko", target / "ext4.ko")
+    variant = "stock" if stock else f"fault-{fault.stem}" if fault else ""
+    target = build_dir() / "-".join(filter(None, (tree.series, variant)))
+    modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
     inputs: list[Path] = []
     if not stock:
         inputs = [file for name in FILESYSTEMS for file in overlay_files(name)]
-        inputs += glue_patches(tree.series)
+        inputs += [*glue_patches(tree.series), *([fault] if fault else [])]
     stamp = target / "stamp"
     with locked(target / "lock"):
         wanted = fingerprint(tree, inputs)
@@ -206,7 +217,7 @@ def build_modules(tree: KernelTree, *, stock: bool = False, report: Report = sil
         if version.is_file() and version.read_text() != tree.debian_version:
             shutil.rmtree(source, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix="assemble-", dir=target) as fresh:
-            assemble(tree, Path(fresh), stock=stock)
+            assemble(tree, Path(fresh), stock=stock, fault=fault)
             version.write_text(tree.debian_version)
             sync_sources(Path(fresh), source)
         log = target / "build.log"

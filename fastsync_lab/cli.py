@@ -12,6 +12,9 @@ from typing import Annotated
 import typer
 
 from fastsync_lab.build import build_flashdev, build_modules, check_glue
+from fastsync_lab.crash import command as crash_command
+from fastsync_lab.crash.summary import print_outcomes, write_reliability
+from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.experiment import experiment_names, run_experiments
@@ -186,10 +189,64 @@ def run(
         print(f"drew {shown(plot.absolute())}")
 
 
+@app.command(epilog="Exit status: 0 nothing was lost, 1 something was, or failure, 2 bad usage.")
+def crash(
+    workload: Annotated[str, typer.Argument(help=f"all, or one of {', '.join(workload_names())}.")],
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="off, truncate, defer, or stock (the kernel's own modules); may be repeated "
+            "(default: defer; with `all`: the first three)."
+        ),
+    ] = None,
+    journal: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="ordered, journal or fast_commit; may be repeated (default: ordered; with `all`: "
+            "each)."
+        ),
+    ] = None,
+    states: Annotated[
+        int, typer.Option(help="How many crash states of each; boundaries are all taken.", min=1)
+    ] = 200,
+    seed: Annotated[int, typer.Option(help="Another one: other operations, other states.")] = 1,
+    interval: Annotated[int, typer.Option(help="mtime_update, in ms.", min=1, max=1000)] = 100,
+    state: Annotated[
+        str | None, typer.Option(help="Look at this state alone, of what was recorded last.")
+    ] = None,
+    kernel: KernelOption = "6.12",
+) -> None:
+    """Cut the power everywhere: record WORKLOAD, recover what may be left, check every promise.
+
+    Each write, flush and FUA write is logged. At each flush, and between, the states that a
+    volatile cache allows are recovered by the stock kernel and by e2fsck, which have to agree; what
+    a returned fsync has promised must be there. docs/reliability.md has the details.
+    """
+    check_kernel(kernel, stock=False)
+    with progress() as report:
+        outcomes = crash_command.run(
+            crash_command.request(
+                workload,
+                modes=mode,
+                journals=journal,
+                states=states,
+                seed=seed,
+                interval_ms=interval,
+                kernel=kernel,
+                state=state,
+            ),
+            report=report,
+        )
+    print_outcomes(outcomes)
+    if any(outcome.failures for outcome in outcomes):
+        raise typer.Exit(1)
+
+
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
     """Draw the plots, write the README's figures and docs/results.md from what is in results/."""
     write_report()
+    write_reliability()
 
 
 @app.command(epilog=EXIT_CODES)

@@ -29,7 +29,7 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bild"], "no command 'bild': allowed are build, vm, run, report, clean"),
+        (["bild"], "no command 'bild': allowed are build, vm, run, crash, report, clean"),
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
         (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),

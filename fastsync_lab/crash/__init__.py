@@ -1,0 +1,13 @@
+"""The power-cut explorer: record a workload's writes, cut the power everywhere, check what is left.
+
+log      the log of dm-log-writes
+states   what can be on the medium when power fails
+extfs    read the files out of an ext4 image
+trace    what the workload did
+oracle   what must be there after a crash, and what may be
+sql      the same for SQLite databases
+workloads  what is run
+guest    recording and recovery, in the virtual machine
+explore  a whole run
+summary  the table in docs/reliability.md
+"""

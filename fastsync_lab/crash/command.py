@@ -1,0 +1,87 @@
+"""What `./fastsync crash` does: from its options to cases, from cases to a result file."""
+
+from collections.abc import Sequence
+
+from fastsync_lab.crash.explore import (
+    CONTROL,
+    JOURNALS,
+    MODES,
+    Case,
+    Outcome,
+    Request,
+    explore,
+    prepare,
+)
+from fastsync_lab.crash.states import split_id
+from fastsync_lab.crash.summary import Keeper
+from fastsync_lab.crash.workloads import workload_names
+from fastsync_lab.errors import UsageError
+from fastsync_lab.progress import Report
+
+ALL = "all"
+
+
+def request(
+    workload: str,
+    *,
+    modes: Sequence[str] | None,
+    journals: Sequence[str] | None,
+    states: int,
+    seed: int,
+    interval_ms: int,
+    kernel: str,
+    state: str | None,
+) -> Request:
+    """The cases that the options ask for. Raises UsageError for a name that there is not."""
+    workloads = workload_names() if workload == ALL else [workload]
+    _check("workload", workloads, [ALL, *workload_names()])
+    modes = modes or (MODES if workload == ALL else ["defer"])
+    _check("mode", modes, [*MODES, CONTROL])
+    journals = journals or (JOURNALS if workload == ALL else ["ordered"])
+    _check("journal", journals, JOURNALS)
+    cases = tuple(
+        Case(name, mode, journal, interval_ms, seed)
+        for name in workloads
+        for journal in journals
+        for mode in modes
+    )
+    if state is not None:
+        split_id(state)
+        if len(cases) > 1:
+            raise UsageError("--state is about one workload, mode and journal")
+    return Request(cases, states, kernel, state)
+
+
+def _check(kind: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
+
+
+def result_name(asked: Request, series: str) -> str:
+    """The series alone for a run of everything; else it says quick, and what was run."""
+    whole = {
+        (name, mode, journal) for name in workload_names() for mode in MODES for journal in JOURNALS
+    }
+    if whole <= {(case.workload, case.mode, case.journal) for case in asked.cases}:
+        return series
+    first = asked.cases[0]
+    last = asked.cases[-1]
+    names = dict.fromkeys((first.name, last.name))
+    return f"quick-{series}-{'-to-'.join(names)}"
+
+
+def run(asked: Request, *, report: Report) -> list[Outcome]:
+    """Explore; the result is kept under results/, case by case, unless it is about one state."""
+    builds = prepare(asked.kernel, report)
+    if asked.state:
+        return explore(asked, builds, report=report)
+    name = result_name(asked, builds.tree.series)
+    keeper = Keeper(name, asked, builds.tree, builds.subject)
+    done = {outcome.case for outcome in keeper.outcomes}
+    left = tuple(case for case in asked.cases if case not in done)
+    if left:
+        rest = Request(left, asked.states, asked.kernel)
+        explore(rest, builds, report=report, finished=keeper.add)
+    keeper.finish()
+    return sorted(keeper.outcomes, key=lambda outcome: asked.cases.index(outcome.case))

@@ -1,0 +1,213 @@
+"""Read the files out of an ext4 image: enough of the format for what the explorer makes.
+
+Extents, linear and indexed folders, extended attributes in the inode and in a block, 4 KiB blocks.
+No inline data, no encryption, no large xattr inodes.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fastsync_lab.errors import FastsyncError
+
+ROOT_INO = 2
+MAGIC = 0xEF53
+FEATURE_64BIT = 0x80
+EXTENT_MAGIC = 0xF30A
+EXTENTS_FLAG = 0x80000
+UNWRITTEN = 32768  # a longer extent is unwritten
+XATTR_MAGIC = 0xEA020000
+XATTR_PREFIXES = {1: "user.", 4: "trusted.", 6: "security.", 7: "system."}
+FORMAT_MASK, DIRECTORY, REGULAR, SYMLINK = 0o170000, 0o040000, 0o100000, 0o120000
+SECTOR = 512
+MAX_SIZE = 1 << 28
+NS_PER_S = 10**9
+
+
+@dataclass(frozen=True)
+class File:
+    """A file as a name leads to it; `mode` includes the type, times are ns since the epoch.
+
+    `sectors` has the CRC-32 of each 512 bytes of a regular file, the last of what is left.
+    """
+
+    ino: int
+    mode: int
+    uid: int
+    gid: int
+    links: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    xattrs: dict[str, str] = field(default_factory=dict)  # values in hexadecimal
+    sectors: tuple[int, ...] = ()
+    target: str = ""
+
+    @property
+    def is_regular(self) -> bool:
+        """A regular file, neither folder nor symbolic link."""
+        return self.mode & FORMAT_MASK == REGULAR
+
+
+Tree = dict[str, File]  # by path, without a leading slash
+
+
+def checksums(data: bytes) -> tuple[int, ...]:
+    """The CRC-32 of each 512 bytes."""
+    return tuple(zlib.crc32(data[start : start + SECTOR]) for start in range(0, len(data), SECTOR))
+
+
+def stamp_ns(seconds: int, extra: int) -> int:
+    """A timestamp of an inode: 34 bits of seconds, 30 of nanoseconds."""
+    return (seconds + ((extra & 3) << 32)) * NS_PER_S + (extra >> 2)
+
+
+class Image:
+    """An ext4 file system in memory. Raises FastsyncError when it makes no sense."""
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self._data = data
+        base = 1024
+        if struct.unpack_from("<H", data, base + 56)[0] != MAGIC:
+            raise FastsyncError("no ext4 in this image")
+        (log_block,) = struct.unpack_from("<I", data, base + 24)
+        self.block_size = 1024 << log_block
+        (self._first_block,) = struct.unpack_from("<I", data, base + 20)
+        (self._inodes_per_group,) = struct.unpack_from("<I", data, base + 40)
+        (self._inode_size,) = struct.unpack_from("<H", data, base + 88)
+        (incompat,) = struct.unpack_from("<I", data, base + 96)
+        (desc_size,) = struct.unpack_from("<H", data, base + 254)
+        self._desc_size = desc_size if incompat & FEATURE_64BIT else 32
+
+    def tree(self) -> Tree:
+        """All files but the root folder."""
+        files: Tree = {}
+        self._walk(ROOT_INO, "", files)
+        return files
+
+    def contents(self, ino: int) -> bytes:
+        """What a regular file holds."""
+        inode = self._inode(ino)
+        size = _size(inode)
+        if size > MAX_SIZE:
+            raise FastsyncError(f"inode {ino} has {size} bytes")
+        data = bytearray(-(-size // self.block_size) * self.block_size)
+        for logical, physical, count in self._extents(inode):
+            start = logical * self.block_size
+            data[start : start + count * self.block_size] = self._blocks(physical, count)
+        return bytes(data[:size])
+
+    def _walk(self, folder: int, prefix: str, files: Tree) -> None:
+        for name, ino in self._names(folder):
+            path = prefix + name
+            if path in files or path.count("/") > 64:
+                raise FastsyncError(f"{path} is there twice")
+            files[path] = self._file(ino)
+            if files[path].mode & FORMAT_MASK == DIRECTORY:
+                self._walk(ino, path + "/", files)
+
+    def _names(self, folder: int) -> Iterator[tuple[str, int]]:
+        data = self.contents(folder)
+        for block in range(0, len(data), self.block_size):
+            position = block
+            while position < block + self.block_size:
+                ino, length, name_length = struct.unpack_from("<IHB", data, position)
+                if length < 8 or position + length > block + self.block_size:
+                    raise FastsyncError(f"folder {folder} has a bad entry")
+                name = data[position + 8 : position + 8 + name_length].decode(errors="replace")
+                if ino and name not in (".", ".."):
+                    yield name, ino
+                position += length
+
+    def _file(self, ino: int) -> File:
+        inode = self._inode(ino)
+        mode, uid_low = struct.unpack_from("<HH", inode, 0)
+        gid_low, links = struct.unpack_from("<HH", inode, 24)
+        uid_high, gid_high = struct.unpack_from("<HH", inode, 120)
+        _, ctime, mtime = struct.unpack_from("<iii", inode, 8)
+        ctime_extra, mtime_extra = struct.unpack_from("<II", inode, 132)
+        kind = mode & FORMAT_MASK
+        return File(
+            ino=ino,
+            mode=mode,
+            uid=uid_low | uid_high << 16,
+            gid=gid_low | gid_high << 16,
+            links=links,
+            size=_size(inode),
+            mtime_ns=stamp_ns(mtime, mtime_extra),
+            ctime_ns=stamp_ns(ctime, ctime_extra),
+            xattrs=dict(self._xattrs(inode)),
+            sectors=checksums(self.contents(ino)) if kind == REGULAR else (),
+            target=self._target(ino, inode) if kind == SYMLINK else "",
+        )
+
+    def _target(self, ino: int, inode: bytes) -> str:
+        size = _size(inode)
+        text = inode[40 : 40 + size] if size < 60 else self.contents(ino)
+        return text.decode(errors="replace")
+
+    def _inode(self, ino: int) -> bytes:
+        group, index = divmod(ino - 1, self._inodes_per_group)
+        position = (self._first_block + 1) * self.block_size + group * self._desc_size
+        (table,) = struct.unpack_from("<I", self._data, position + 8)
+        if self._desc_size >= 64:
+            table |= struct.unpack_from("<I", self._data, position + 40)[0] << 32
+        start = table * self.block_size + index * self._inode_size
+        inode = bytes(self._data[start : start + self._inode_size])
+        if ino < 1 or len(inode) < 160:
+            raise FastsyncError(f"inode {ino} is outside the image, or a small one")
+        return inode
+
+    def _blocks(self, first: int, count: int) -> bytes:
+        start = first * self.block_size
+        data = bytes(self._data[start : start + count * self.block_size])
+        if len(data) != count * self.block_size:
+            raise FastsyncError(f"block {first} is outside the image")
+        return data
+
+    def _extents(self, inode: bytes) -> Iterator[tuple[int, int, int]]:
+        """Logical block, physical block and count of what is written."""
+        if not struct.unpack_from("<I", inode, 32)[0] & EXTENTS_FLAG:
+            raise FastsyncError("an inode without extents")
+        yield from self._extent_node(inode[40:100])
+
+    def _extent_node(self, node: bytes) -> Iterator[tuple[int, int, int]]:
+        magic, entries, _, depth = struct.unpack_from("<HHHH", node)
+        if magic != EXTENT_MAGIC or depth > 5:
+            raise FastsyncError("a bad extent tree")
+        for entry in range(entries):
+            position = 12 + 12 * entry
+            if depth:
+                low, high = struct.unpack_from("<IH", node, position + 4)
+                yield from self._extent_node(self._blocks(low | high << 32, 1))
+            else:
+                logical, count, high, low = struct.unpack_from("<IHHI", node, position)
+                if count <= UNWRITTEN:
+                    yield logical, low | high << 32, count
+
+    def _xattrs(self, inode: bytes) -> Iterator[tuple[str, str]]:
+        start = 128 + struct.unpack_from("<H", inode, 128)[0]
+        if len(inode) >= start + 4 and struct.unpack_from("<I", inode, start)[0] == XATTR_MAGIC:
+            yield from _xattr_entries(inode, start + 4, start + 4)
+        block = struct.unpack_from("<I", inode, 104)[0]
+        block |= struct.unpack_from("<H", inode, 118)[0] << 32
+        if block:
+            yield from _xattr_entries(self._blocks(block, 1), 32, 0)
+
+
+def _size(inode: bytes) -> int:
+    (low,) = struct.unpack_from("<I", inode, 4)
+    (high,) = struct.unpack_from("<I", inode, 108)
+    return int(low | high << 32)
+
+
+def _xattr_entries(data: bytes, first: int, values: int) -> Iterator[tuple[str, str]]:
+    position = first
+    while struct.unpack_from("<I", data, position)[0]:
+        name_length, index, offset = struct.unpack_from("<BBH", data, position)
+        (size,) = struct.unpack_from("<I", data, position + 8)
+        name = data[position + 16 : position + 16 + name_length].decode(errors="replace")
+        value = data[values + offset : values + offset + size]
+        yield XATTR_PREFIXES.get(index, f"{index}.") + name, value.hex()
+        position += 16 + -(-name_length // 4) * 4

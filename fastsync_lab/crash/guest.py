@@ -1,0 +1,255 @@
+"""Recording a workload and recovering crash states, in the virtual machine.
+
+The guest's side of a run is a folder below $FASTSYNC_OUT, which on the host is build/crash/. The
+data device is /dev/flash0 below dm-log-writes while a workload is recorded, and a loop device on a
+file in the guest's memory while states are recovered.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.crash.extfs import File, Tree
+from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.sql import DATABASE
+from fastsync_lab.crash.states import State, durable_writes
+from fastsync_lab.device import load_profile
+from fastsync_lab.paths import build_dir
+from fastsync_lab.shell import run
+from fastsync_lab.vm import GUEST_HOME, Vm
+from fastsync_lab.workload import SQLITE_FLAGS, fetch_sqlite, programs_source
+
+DEVICE_MIB = 12
+JOURNAL_MIB = 4
+# e2fsck 1.47.0 replays nothing once the last block of the fast-commit area has been used: it takes
+# the journal's superblock for corrupt. So the area is larger than what a run needs.
+FAST_COMMIT_KIB = 1024
+LOG_MIB = 192
+PROFILE = "sata-ssd"
+RECORD_TIMEOUT_S = 600
+CHECK_TIMEOUT_S = 600
+MEMORY = "/dev/shm/crash"  # in the guest
+UUID = "fa575c00-0000-4000-8000-000000000000"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The guest's programs, on the host; `sql` is there if a workload needs it."""
+
+    ops: Path
+    check: Path
+    sql: Path | None
+
+
+def build_programs(*, sql: bool) -> Programs:
+    """Compile what has changed. Raises FastsyncError when the compiler fails."""
+    folder = build_dir() / "programs"
+    folder.mkdir(parents=True, exist_ok=True)
+    source = programs_source()
+    flags = ["-O2", "-Wall", "-Wextra", "-static", "-pthread", f"-I{source}"]
+    jobs = {name: [*flags, str(source / f"{name}.c")] for name in ("crashops", "crashcheck")}
+    if sql:
+        sqlite = fetch_sqlite()
+        sources = [str(source / "crashsql.c"), str(sqlite / "sqlite3.c")]
+        jobs["crashsql"] = ["-O2", "-static", *SQLITE_FLAGS, f"-I{sqlite}", *sources, "-lm"]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: _compile(folder / name, jobs[name]), jobs))
+    return Programs(
+        folder / "crashops", folder / "crashcheck", folder / "crashsql" if sql else None
+    )
+
+
+def _compile(program: Path, arguments: Sequence[str]) -> None:
+    digest = hashlib.sha256(repr(arguments).encode())
+    for file in (*arguments, str(programs_source() / "dmmark.h")):
+        if file.startswith("/") and file.endswith((".c", ".h")):
+            digest.update(Path(file).read_bytes())
+    stamp = program.with_suffix(".stamp")
+    if program.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    run(["gcc", *arguments, "-o", str(program)], timeout_s=300)
+    stamp.write_text(digest.hexdigest())
+
+
+def make_base(path: Path, *, fast_commit: bool) -> None:
+    """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal."""
+    with path.open("wb") as file:
+        file.truncate(DEVICE_MIB << 20)
+    journal = f"size={JOURNAL_MIB}"
+    features = []
+    if fast_commit:
+        journal += f",fast_commit_size={FAST_COMMIT_KIB}"
+        features = ["-O", "fast_commit"]
+    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}"
+    argv = ["/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-J", journal, *features]
+    run([*argv, "-N", "1024", "-U", UUID, "-E", extended, str(path)])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the kernel made of a state: what failed, its messages, files, changed pages."""
+
+    id: str
+    errors: tuple[str, ...]
+    log: tuple[str, ...]
+    tree: Tree
+    pages: dict[int, bytes]  # 4 KiB each, by number
+
+
+def parse_found(line: str, delta: bytes, position: int) -> tuple[Found, int]:
+    """A line of crashcheck, whose pages begin at `position` of `delta`; where the next begin."""
+    data = json.loads(line)
+    page_size = 4096
+    pages = {}
+    for number in data["delta"]:
+        pages[number] = delta[position : position + page_size]
+        position += page_size
+    tree = {file["path"]: _file(file) for file in data["files"]}
+    calls = {"mount": data["mount"], "reading folders": data["folders"]}
+    calls |= {f"reading {file['path']}": file["errno"] for file in data["files"]}
+    errors = tuple(f"{call} failed with errno {errno}" for call, errno in calls.items() if errno)
+    return Found(data["id"], errors, tuple(data["log"]), tree, pages), position
+
+
+def _file(data: dict[str, Any]) -> File:
+    text = data.get("sectors", "")
+    numbers = {
+        key: int(data[key])
+        for key in ("ino", "mode", "uid", "gid", "links", "size", "mtime_ns", "ctime_ns")
+    }
+    return File(
+        **numbers,
+        xattrs=data["xattrs"],
+        sectors=tuple(int(text[start : start + 8], 16) for start in range(0, len(text), 8)),
+        target=data.get("target", ""),
+    )
+
+
+def plan(events: Sequence[Event], states: Iterable[State], verb: str = "c") -> str:
+    """What programs/crashcheck.c is to do; the states in the order of their events."""
+    lines: list[str] = []
+    applied = 0
+    for state in states:
+        lines += (_plan_line("p", w) for w in durable_writes(events, applied, state.event))
+        applied = state.event
+        lines += (_plan_line("w", write) for write in state.extra)
+        lines.append(f"{verb} {state.id}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plan_line(verb: str, write: Write) -> str:
+    return f"{verb} {write.sector} {write.count} {write.offset}"
+
+
+class Guest:
+    """The booted machine as the explorer uses it; `vm.out_dir` has the folders of the runs."""
+
+    def __init__(self, vm: Vm, programs: Programs, flashdev: Path) -> None:
+        self.vm = vm
+        self._ops = vm.stage(str(programs.ops))
+        self._check = vm.stage(str(programs.check))
+        self._sql = vm.stage(str(programs.sql)) if programs.sql else ""
+        for program in ("/sbin/dmsetup", "/sbin/losetup"):
+            vm.run(f"ln -sfn {vm.stage(program)} {GUEST_HOME}/bin/")
+        for applet in ("cat", "cp", "dd", "mkdir", "mount", "rm", "umount"):
+            vm.run(f"ln -sfn {GUEST_HOME}/busybox {GUEST_HOME}/bin/{applet}")
+        vm.run(
+            f"mkdir -p {MEMORY}; dmesg -n 1; modprobe -a dm_mod dm_log_writes loop || exit\n"
+            f"modprobe brd rd_nr=1 rd_size={LOG_MIB << 10} || exit\n"
+            f"truncate -s {DEVICE_MIB}M {MEMORY}/image && losetup /dev/loop0 {MEMORY}/image"
+        )
+        vm.load_device(load_profile(PROFILE), flashdev, capacity_mib=DEVICE_MIB)
+        self._loaded = ""
+
+    def load(self, modules: ModuleSet) -> None:
+        """Put this pair of jbd2 and ext4 in place of whichever is loaded."""
+        if self._loaded != modules.name:
+            self.vm.load_filesystem(modules)
+            self._loaded = modules.name
+
+    def record(self, folder: Path, options: str, *, sql: bool) -> None:
+        """Run `folder`/script on a fresh `folder`/base.img, under `folder`/log.
+
+        Leaves the log and, of operations, `folder`/trace. Raises FastsyncError when the workload
+        fails.
+        """
+        here = f"$FASTSYNC_OUT/{folder.name}"
+        program = f"{self._sql} crash {DATABASE}" if sql else f"{self._ops} crash"
+        self.vm.run(
+            f"cp {here}/script {MEMORY}/script\n"
+            f"dd if={here}/base.img of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit\n"
+            + _create_log("/dev/flash0")
+            + f"mount -t ext4 -o {shlex.quote(options)} /dev/mapper/crash /mnt || exit\n"
+            f"(cd /mnt && exec {program} {MEMORY}/script >{MEMORY}/trace); status=$?\n"
+            "umount /mnt || exit\n"
+            f"cp {MEMORY}/trace {here}/trace\n" + _keep_log(f"{here}/log") + "exit $status",
+            timeout_s=RECORD_TIMEOUT_S,
+        )
+
+    def recover(self, folder: Path, plan_text: str) -> list[Found]:
+        """Let the kernel that is loaded recover the states of a plan, from base.img and log."""
+        self._run_plan(folder, plan_text, f"cp {MEMORY}/delta {MEMORY}/found {{here}}/\n")
+        delta = (folder / "delta").read_bytes()
+        position = 0
+        found = []
+        for line in (folder / "found").read_text().splitlines():
+            one, position = parse_found(line, delta, position)
+            found.append(one)
+        return found
+
+    def record_recovery(self, folder: Path, plan_text: str, target: Path) -> None:
+        """Put the state of a plan on a device and log what the kernel writes to recover it.
+
+        Leaves `target`/log; that log and the state are in the guest's memory for recover().
+        """
+        there = f"{MEMORY}/{target.name}"
+        self._run_plan(
+            folder,
+            plan_text,
+            f"mkdir -p {there} && cp {MEMORY}/image {there}/base.img || exit\n"
+            + _create_log("/dev/loop0")
+            + "mount -t ext4 /dev/mapper/crash /mnt && umount /mnt; status=$?\n"
+            + _keep_log(f"{there}/log")
+            + f"cp {there}/log $FASTSYNC_OUT/{target.name}/log || exit\nexit $status\n",
+        )
+
+    def forget(self, folder: Path) -> None:
+        """Free the memory that a run's image and log take."""
+        self.vm.run(f"rm -rf {MEMORY}/{folder.name}")
+
+    def _run_plan(self, folder: Path, plan_text: str, then: str) -> None:
+        """Run crashcheck, then more bash, in which {here} is the folder."""
+        (folder / "plan").write_text(plan_text)
+        here, mine = f"$FASTSYNC_OUT/{folder.name}", f"{MEMORY}/{folder.name}"
+        self.vm.run(
+            f"if [ ! -d {mine} ]; then\n"
+            f"  mkdir {mine} && cp {here}/base.img {here}/log {mine}/ || exit\nfi\n"
+            f"{self._check} {mine}/base.img {mine}/log {here}/plan {MEMORY}/image /dev/loop0 /mnt "
+            f"{MEMORY}/delta >{MEMORY}/found || exit\n" + then.replace("{here}", here),
+            timeout_s=CHECK_TIMEOUT_S,
+        )
+
+
+def _create_log(device: str) -> str:
+    """Bash: /dev/mapper/crash, which logs what is written to a device."""
+    sectors = DEVICE_MIB << 11
+    return (
+        f'dmsetup create crash --table "0 {sectors} log-writes {device} /dev/ram0" || exit\n'
+        "dmsetup mknodes\n"
+    )
+
+
+def _keep_log(path: str) -> str:
+    """Bash: end the log and copy what it has."""
+    return (
+        "set -- $(dmsetup status crash); last=$5\n"
+        "dmsetup remove --retry crash || exit\n"
+        # The end of the log comes when the device goes.
+        f"dd if=/dev/ram0 of={path} bs=1M count=$((last / 2048 + 2)) 2>/dev/null || exit\n"
+    )

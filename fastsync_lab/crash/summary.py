@@ -1,0 +1,185 @@
+"""The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, module_digest
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.experiment import write_atomically
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.paths import repo_root, results_dir
+
+FORMAT = 1
+BEGIN_MARK = "<!-- crash:begin -->"
+END_MARK = "<!-- crash:end -->"
+DOCUMENT = "docs/reliability.md"
+
+
+def result_of(
+    request: Request, outcomes: Sequence[Outcome], tree: KernelTree, modules: ModuleSet
+) -> dict[str, Any]:
+    """A run as JSON; `complete` once every case is there."""
+    return {
+        "format": FORMAT,
+        "complete": {outcome.case for outcome in outcomes} == set(request.cases),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kernel_release": tree.release,
+        "debian_version": tree.debian_version,
+        "modules": modules.name,
+        "modules_sha256": module_digest(modules),
+        "states_asked_for": request.states,
+        "cases": [asdict(outcome) for outcome in outcomes],
+    }
+
+
+def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
+    """The cases of a result."""
+    outcomes = []
+    for data in result["cases"]:
+        failures = [
+            Failure(**{**failure, "problems": tuple(failure["problems"])})
+            for failure in data["failures"]
+        ]
+        outcomes.append(Outcome(**{**data, "case": Case(**data["case"]), "failures": failures}))
+    return outcomes
+
+
+def result_path(name: str) -> Path:
+    """Where the result of a run of that name lies."""
+    return results_dir() / f"crash-{name}.json"
+
+
+class Keeper:
+    """Keeps finished cases in a *.partial.json until the run is whole, and takes them up again."""
+
+    def __init__(self, name: str, request: Request, tree: KernelTree, modules: ModuleSet) -> None:
+        self._path = result_path(name)
+        self._partial = self._path.with_suffix(".partial.json")
+        self._make: Callable[[Sequence[Outcome]], dict[str, Any]] = lambda outcomes: result_of(
+            request, outcomes, tree, modules
+        )
+        self.outcomes: list[Outcome] = self._kept(request)
+
+    def _kept(self, request: Request) -> list[Outcome]:
+        try:
+            result = json.loads(self._partial.read_text())
+            now = self._make([])
+            same = ("format", "debian_version", "modules_sha256", "states_asked_for")
+            if any(result[key] != now[key] for key in same):
+                return []
+            return [one for one in load_outcomes(result) if one.case in request.cases]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def add(self, outcome: Outcome) -> None:
+        """A case is finished."""
+        self.outcomes.append(outcome)
+        write_atomically(self._partial, self._make(self.outcomes))
+
+    def finish(self) -> Path:
+        """All are; where the result lies."""
+        write_atomically(self._path, self._make(self.outcomes))
+        self._partial.unlink(missing_ok=True)
+        return self._path
+
+
+def shortest(failures: Iterable[Failure]) -> Failure | None:
+    """The failure after the fewest calls, of these the one that is called most simply."""
+    return min(failures, key=lambda one: (one.acknowledged, len(one.state)), default=None)
+
+
+def failure_lines(outcome: Outcome) -> list[str]:
+    """How to see a case fail again, as shortly as possible."""
+    first = shortest(outcome.failures)
+    if first is None:
+        return []
+    return [
+        f"FAILED: {len(outcome.failures)} of {outcome.states + outcome.second_states} states of "
+        f"{outcome.case.name}; the first after {first.acknowledged} calls that returned:",
+        *(f"    {problem}" for problem in first.problems[:5]),
+        f"  again: {first.command}",
+        f"  image: {first.image}",
+    ]
+
+
+COLUMNS = ("operations", "cuts", "states", "cut again", "failures", "seconds")
+
+
+def numbers(outcomes: Sequence[Outcome]) -> list[str]:
+    """The columns' values for some cases together."""
+    return [
+        f"{sum(one.operations for one in outcomes):,}",
+        f"{sum(one.cuts for one in outcomes):,}",
+        f"{sum(one.states for one in outcomes):,}",
+        f"{sum(one.second_states for one in outcomes):,}",
+        f"{sum(len(one.failures) for one in outcomes):,}",
+        f"{sum(one.seconds for one in outcomes):,.0f}",
+    ]
+
+
+def print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """A line a case, a line for all, and how to repeat what failed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("workload", "mode", "journal"):
+        table.add_column(title)
+    for title in COLUMNS:
+        table.add_column(title, justify="right")
+    for one in outcomes:
+        table.add_row(one.case.workload, one.case.mode, one.case.journal, *numbers([one]))
+    if len(outcomes) > 1:
+        table.add_row("together", "", "", *numbers(outcomes))
+    Console(highlight=False).print(table)
+    for one in outcomes:
+        print(*failure_lines(one), sep="\n", end="\n" if one.failures else "")
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The document's block: a sentence, and a line a workload over all modes and journals."""
+    outcomes = load_outcomes(result)
+    cases = [outcome.case for outcome in outcomes]
+    kinds = {
+        "modes": sorted({case.mode for case in cases}),
+        "journals": sorted({case.journal for case in cases}),
+    }
+    seeds = ", ".join(str(seed) for seed in sorted({case.seed for case in cases}))
+    lines = [
+        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, seed {seeds}, "
+        f"{result['date'][:10]}; modes {', '.join(kinds['modes'])}; "
+        f"journals {', '.join(kinds['journals'])}.",
+        "",
+        f"| workload | {' | '.join(COLUMNS)} |",
+        "| --- |" + " ---: |" * len(COLUMNS),
+    ]
+    for name in dict.fromkeys(case.workload for case in cases):
+        mine = [outcome for outcome in outcomes if outcome.case.workload == name]
+        lines.append(f"| {name} | {' | '.join(numbers(mine))} |")
+    lines.append(f"| together | {' | '.join(numbers(outcomes))} |")
+    return "\n".join(lines)
+
+
+def replace_block(text: str, block: str) -> str:
+    """A document with a new block between its marks. Raises FastsyncError without them."""
+    before, begin, rest = text.partition(BEGIN_MARK)
+    _, end, after = rest.partition(END_MARK)
+    if not begin or not end:
+        raise FastsyncError(f"{DOCUMENT} lacks {BEGIN_MARK} or {END_MARK}")
+    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
+
+
+def write_reliability() -> None:
+    """Write the figures of the whole runs (results/crash-SERIES.json) into docs/reliability.md."""
+    results = [json.loads(path.read_text()) for path in sorted(results_dir().glob("crash-*.json"))]
+    whole = [one for one in results if one["complete"] and one["modules"] == "fastsync"]
+    whole = [one for one in whole if len({case["case"]["workload"] for case in one["cases"]}) > 1]
+    document = repo_root() / DOCUMENT
+    if whole and document.is_file():
+        block = "\n\n".join(markdown(result) for result in whole)
+        document.write_text(replace_block(document.read_text(), block))

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+/*
+ * crashcheck: let the running kernel recover crash states, tell what it finds.
+ *
+ *	crashcheck BASE LOG PLAN IMAGE DEVICE FOLDER DELTA
+ *
+ * BASE is the image that the states start from, LOG the data that PLAN refers to.
+ * IMAGE (a new file on tmpfs of BASE's size) backs DEVICE (a loop device); FOLDER
+ * is where to mount it. A line of PLAN is one of
+ *
+ *	p SECTOR COUNT OFFSET	write COUNT sectors from OFFSET (bytes) of LOG to
+ *				SECTOR, in this state and all that follow
+ *	w SECTOR COUNT OFFSET	the same, in this state alone
+ *	c ID			the state is complete: mount it, read everything,
+ *				unmount it, and print a line of JSON
+ *	m ID			the state is complete: leave it in IMAGE, and end
+ *
+ * The JSON has the errno of mount(2) and of reading folders, the kernel's messages,
+ * all files (with a CRC-32 of each 512 bytes), and the numbers of the 4 KiB pages
+ * that recovery and mount have changed. Their contents are appended to DELTA.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define PAGE 4096
+#define SECTOR 512
+#define NS_PER_S 1000000000LL
+
+static size_t size, log_size;
+static char *prefix;		/* what all following states have in common */
+static char *want;		/* this state */
+static char *image;		/* IMAGE, mapped */
+static const char *log_data;
+static bool *differs;		/* pages of IMAGE that may differ from @want */
+static bool *changed;		/* pages of @want that may differ from @prefix */
+static const char *device, *folder;
+static int kernel_log;
+static FILE *delta;
+static uint32_t crc_table[256];
+
+static void need(bool ok, const char *what)
+{
+	if (!ok)
+		err(1, "%s", what);
+}
+
+static void make_crc_table(void)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		uint32_t crc = i;
+
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+		crc_table[i] = crc;
+	}
+}
+
+static uint32_t crc32(const unsigned char *data, size_t length)
+{
+	uint32_t crc = ~0u;
+
+	while (length--)
+		crc = crc >> 8 ^ crc_table[(crc ^ *data++) & 0xff];
+	return ~crc;
+}
+
+static void *map(const char *path, int flags, size_t *length)
+{
+	bool writable = flags == O_RDWR;
+	int fd = open(path, flags | O_CLOEXEC);
+	struct stat st;
+	void *mapped;
+
+	need(fd >= 0 && !fstat(fd, &st), path);
+	*length = st.st_size;
+	mapped = mmap(NULL, st.st_size, PROT_READ | (writable ? PROT_WRITE : 0),
+		      writable ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+	need(mapped != MAP_FAILED, path);
+	close(fd);
+	return mapped;
+}
+
+/*
+ * States
+ */
+
+static void apply(const char *arguments, bool lasting)
+{
+	unsigned long long sector, count, offset;
+	size_t start, length;
+
+	if (sscanf(arguments, "%llu %llu %llu", &sector, &count, &offset) != 3 ||
+	    (sector + count) * SECTOR > size || offset + count * SECTOR > log_size)
+		errx(2, "bad write in the plan: %s", arguments);
+	start = sector * SECTOR;
+	length = count * SECTOR;
+	memcpy(want + start, log_data + offset, length);
+	if (lasting)
+		memcpy(prefix + start, log_data + offset, length);
+	for (size_t page = start / PAGE; page * PAGE < start + length; page++) {
+		differs[page] = true;
+		changed[page] |= !lasting;
+	}
+}
+
+static void materialize(void)
+{
+	for (size_t page = 0; page < size / PAGE; page++)
+		if (differs[page])
+			memcpy(image + page * PAGE, want + page * PAGE, PAGE);
+	memset(differs, 0, size / PAGE);
+}
+
+static void next_state(void)
+{
+	for (size_t page = 0; page < size / PAGE; page++)
+		if (changed[page]) {
+			memcpy(want + page * PAGE, prefix + page * PAGE, PAGE);
+			differs[page] = true;
+		}
+	memset(changed, 0, size / PAGE);
+}
+
+static void forget_cached_pages(void)
+{
+	int fd = open(device, O_RDONLY | O_CLOEXEC);
+
+	need(fd >= 0 && !ioctl(fd, BLKFLSBUF), device);
+	close(fd);
+}
+
+/*
+ * Telling
+ */
+
+static void print_string(const char *text, size_t length)
+{
+	putchar('"');
+	for (const char *end = text + length; text < end; text++) {
+		unsigned char c = *text;
+
+		if (c == '"' || c == '\\')
+			putchar('\\');
+		if (c < ' ' || c > '~')
+			printf("\\u%04x", c);
+		else
+			putchar(c);
+	}
+	putchar('"');
+}
+
+/* The functions that follow return the errno of what could not be read, or 0. */
+
+static int print_xattrs(const char *path)
+{
+	char names[4096], value[4096];
+	ssize_t length = llistxattr(path, names, sizeof(names));
+	const char *separator = "";
+	int error = length < 0 ? errno : 0;
+
+	printf(", \"xattrs\": {");
+	for (const char *name = names; name < names + length; name += strlen(name) + 1) {
+		ssize_t bytes = lgetxattr(path, name, value, sizeof(value));
+
+		if (bytes < 0)
+			error = errno;
+		printf("%s", separator);
+		print_string(name, strlen(name));
+		printf(": \"");
+		for (ssize_t i = 0; i < bytes; i++)
+			printf("%02x", (unsigned char)value[i]);
+		putchar('"');
+		separator = ", ";
+	}
+	putchar('}');
+	return error;
+}
+
+/* Eight hexadecimal digits for each 512 bytes, the last ones maybe fewer. */
+static int print_contents(const char *path)
+{
+	static unsigned char buffer[1 << 16];
+	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
+	ssize_t length = 0;
+
+	printf(", \"sectors\": \"");
+	while (fd >= 0 && (length = read(fd, buffer, sizeof(buffer))) > 0)
+		for (ssize_t i = 0; i < length; i += SECTOR)
+			printf("%08x", crc32(buffer + i, length - i < SECTOR ? length - i : SECTOR));
+	error = fd < 0 || length < 0 ? errno : 0;
+	putchar('"');
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+static int print_target(const char *path)
+{
+	char target[PATH_MAX];
+	ssize_t length = readlink(path, target, sizeof(target));
+
+	printf(", \"target\": ");
+	print_string(target, length < 0 ? 0 : length);
+	return length < 0 ? errno : 0;
+}
+
+static bool print_file(const char *path)
+{
+	struct stat st = {};
+	int error = lstat(path, &st) ? errno : 0, more = 0;
+
+	printf("{\"path\": ");
+	print_string(path + strlen(folder) + 1, strlen(path) - strlen(folder) - 1);
+	printf(", \"ino\": %llu, \"mode\": %u, \"uid\": %u, \"gid\": %u, \"links\": %llu, "
+	       "\"size\": %lld, \"mtime_ns\": %lld, \"ctime_ns\": %lld",
+	       (unsigned long long)st.st_ino, st.st_mode, st.st_uid, st.st_gid,
+	       (unsigned long long)st.st_nlink, (long long)st.st_size,
+	       st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec,
+	       st.st_ctim.tv_sec * NS_PER_S + st.st_ctim.tv_nsec);
+	error = print_xattrs(path) ?: error;
+	if (S_ISREG(st.st_mode))
+		more = print_contents(path);
+	else if (S_ISLNK(st.st_mode))
+		more = print_target(path);
+	printf(", \"errno\": %d}", more ?: error);
+	return S_ISDIR(st.st_mode);
+}
+
+static int print_tree(const char *path, const char **separator)
+{
+	DIR *directory = opendir(path);
+	struct dirent *entry;
+	int error = directory ? 0 : errno;
+
+	while (directory && (errno = 0, entry = readdir(directory))) {
+		char child[PATH_MAX];
+
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
+		printf("%s", *separator);
+		*separator = ", ";
+		if (print_file(child))
+			error = print_tree(child, separator) ?: error;
+	}
+	if (directory) {
+		error = errno ?: error;
+		closedir(directory);
+	}
+	return error;
+}
+
+static void print_kernel_log(void)
+{
+	const char *separator = "";
+	char record[8192];
+	ssize_t length;
+
+	printf(", \"log\": [");
+	while ((length = read(kernel_log, record, sizeof(record) - 1)) > 0 || errno == EPIPE) {
+		char *message;
+
+		if (length < 0)
+			continue;	/* records were lost */
+		record[length] = '\0';
+		message = strchr(record, ';');
+		if (!message++)
+			continue;
+		printf("%s", separator);
+		print_string(message, strcspn(message, "\n"));
+		separator = ", ";
+	}
+	putchar(']');
+}
+
+static void print_delta(void)
+{
+	const char *separator = "";
+
+	printf(", \"delta\": [");
+	for (size_t page = 0; page < size / PAGE; page++) {
+		if (!memcmp(image + page * PAGE, want + page * PAGE, PAGE))
+			continue;
+		differs[page] = true;
+		printf("%s%zu", separator, page);
+		separator = ", ";
+		need(fwrite(image + page * PAGE, PAGE, 1, delta) == 1, "delta");
+	}
+	printf("]");
+}
+
+static void check(const char *id)
+{
+	const char *separator = "";
+	int mounted, unmounted = 0, error = 0;
+
+	materialize();
+	forget_cached_pages();
+	printf("{\"id\": \"%s\", \"files\": [", id);
+	mounted = mount(device, folder, "ext4", 0, NULL) ? errno : 0;
+	if (!mounted) {
+		error = print_tree(folder, &separator);
+		unmounted = umount(folder) ? errno : 0;
+	}
+	printf("], \"mount\": %d, \"folders\": %d", mounted, error);
+	print_kernel_log();
+	print_delta();
+	printf("}\n");
+	if (unmounted)
+		errx(1, "umount: %s", strerror(unmounted));
+	next_state();
+}
+
+static void prepare(char **argv)
+{
+	char *base = map(argv[1], O_RDONLY, &size);
+	size_t image_size;
+
+	log_data = map(argv[2], O_RDONLY, &log_size);
+	image = map(argv[4], O_RDWR, &image_size);
+	if (image_size != size || size % PAGE)
+		errx(2, "%s has another size than %s", argv[4], argv[1]);
+	device = argv[5];
+	folder = argv[6];
+	delta = fopen(argv[7], "w");
+	need(delta, argv[7]);
+	kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	need(kernel_log >= 0 && lseek(kernel_log, 0, SEEK_END) >= 0, "/dev/kmsg");
+	prefix = malloc(size);
+	want = malloc(size);
+	differs = malloc(size / PAGE);
+	changed = calloc(size / PAGE, 1);
+	need(prefix && want && differs && changed, "malloc");
+	memcpy(prefix, base, size);
+	memcpy(want, base, size);
+	memset(differs, true, size / PAGE);
+	make_crc_table();
+}
+
+int main(int argc, char **argv)
+{
+	char line[256];
+	FILE *plan;
+
+	if (argc != 8)
+		errx(2, "usage: crashcheck BASE LOG PLAN IMAGE DEVICE FOLDER DELTA");
+	prepare(argv);
+	plan = fopen(argv[3], "r");
+	need(plan, argv[3]);
+	while (fgets(line, sizeof(line), plan)) {
+		line[strcspn(line, "\n")] = '\0';
+		switch (line[0]) {
+		case 'p':
+		case 'w':
+			apply(line + 1, line[0] == 'p');
+			break;
+		case 'c':
+			check(line + 2);
+			break;
+		case 'm':
+			materialize();
+			forget_cached_pages();
+			return 0;
+		default:
+			errx(2, "bad line in the plan: %s", line);
+		}
+	}
+	need(!fclose(delta), "delta");
+	return 0;
+}

@@ -1,0 +1,80 @@
+"""Reading files out of an ext4 image that mkfs.ext4 and debugfs have made."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import shell
+from fastsync_lab.crash.extfs import Image, stamp_ns
+from fastsync_lab.crash.guest import make_base
+from fastsync_lab.errors import FastsyncError
+
+
+def made(image: Path, commands: str) -> Image:
+    """The image after these commands of debugfs."""
+    shell.run(["/sbin/debugfs", "-w", "-f", "-", str(image)], input_text=commands)
+    return Image(image.read_bytes())
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "image"
+    make_base(path, fast_commit=False)
+    return path
+
+
+def test_fresh_image(image: Path) -> None:
+    tree = Image(image.read_bytes()).tree()
+    assert list(tree) == ["lost+found"]
+    assert not tree["lost+found"].is_regular
+
+
+def test_files(image: Path, tmp_path: Path) -> None:
+    data = b"".join(bytes([number % 251]) * 700 for number in range(100))
+    (tmp_path / "data").write_bytes(data)
+    files = made(
+        image,
+        f"mkdir d\nwrite {tmp_path}/data d/f\nsymlink d/short target\nsymlink d/long {'x' * 100}\n"
+        "sif d/f mode 0100640\nsif d/f uid 70000\nsif d/f gid 5\n"
+        "sif d/f mtime 20200102030405\nsif d/f mtime_extra 0x1d6f3454\n"
+        f"ea_set d/f user.small one\nea_set d/f user.large {'y' * 1000}\n",
+    )
+    tree = files.tree()
+    assert set(tree) == {"lost+found", "d", "d/f", "d/short", "d/long"}
+    file = tree["d/f"]
+    assert files.contents(file.ino) == data
+    assert (file.size, file.mode, file.uid, file.gid) == (len(data), 0o100640, 70000, 5)
+    assert file.mtime_ns == 1577934245 * 10**9 + (0x1D6F3454 >> 2)
+    assert file.sectors[0] == zlib.crc32(data[:512])
+    assert file.sectors[-1] == zlib.crc32(data[len(data) // 512 * 512 :])
+    assert file.xattrs == {"user.small": b"one".hex(), "user.large": (b"y" * 1000).hex()}
+    assert (tree["d/short"].target, tree["d/long"].target) == ("target", "x" * 100)
+
+
+def test_holes_and_many_extents(image: Path, tmp_path: Path) -> None:
+    """A file with a tree of extents, every second block a hole."""
+    blocks = 40
+    sparse = tmp_path / "sparse"
+    with sparse.open("wb") as file:
+        for number in range(0, blocks, 2):
+            file.seek(number * 4096)
+            file.write(bytes([number + 1]) * 4096)
+        file.truncate(blocks * 4096)
+    files = made(image, f"write {sparse} f\n")
+    assert files.contents(files.tree()["f"].ino) == sparse.read_bytes()
+
+
+def test_large_folder_is_read_in_full(image: Path) -> None:
+    commands = "mkdir d\n" + "".join(f"symlink d/{number:0200} x\n" for number in range(60))
+    assert len(made(image, commands).tree()) == 62
+
+
+def test_rubbish_is_refused() -> None:
+    with pytest.raises(FastsyncError, match="no ext4"):
+        Image(bytes(4096))
+
+
+def test_stamps_before_and_after_32_bits() -> None:
+    assert stamp_ns(-1, 0) == -(10**9)
+    assert stamp_ns(-(1 << 31), 1 | 7 << 2) == (1 << 31) * 10**9 + 7

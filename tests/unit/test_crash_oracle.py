@@ -1,0 +1,338 @@
+"""The oracle: what a trace promises of the files after a crash."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastsync_lab.crash.explore import differences
+from fastsync_lab.crash.extfs import File, Tree, checksums
+from fastsync_lab.crash.oracle import Oracle, Promise
+from fastsync_lab.crash.sql import SqlOracle
+from fastsync_lab.crash.trace import Op, begun, parse_trace, sector_contents
+from fastsync_lab.crash.workloads import make_script, workload_names
+from fastsync_lab.errors import FastsyncError
+
+MS = 10**6
+START = 10**18
+REGULAR = 0o100644
+
+
+def trace(*lines: str, step_ms: int = 50) -> list[Op]:
+    """Operations of one thread, each after the one before; files get inodes 12, 13, ..."""
+    inodes: dict[str, int] = {}
+    ops: list[Op] = []
+    for number, line in enumerate(lines):
+        words = tuple(line.split())
+        name = words[0]
+        if name in ("create", "mkdir"):
+            inodes[words[1]] = 12 + len(set(inodes.values()))
+        elif name in ("rename", "link"):
+            inodes[words[2]] = inodes[words[1]]
+        now = START + number * step_ms * MS
+        changes = name not in ("fsync", "fdatasync", "msync", "sync", "sleep")
+        stamp = now if changes or not ops else ops[-1].mtime_ns
+        target = words[-1] if name in ("rename", "link") else words[-1 if len(words) < 2 else 1]
+        ops.append(Op(number, 0, words, 2 * number, 2 * number + 1, now, now + MS,
+                      inodes.get(target, 0), 0, stamp, stamp))  # fmt: skip
+    return ops
+
+
+def file(ino: int, contents: bytes = b"", *, stamp: int = START, mode: int = REGULAR) -> File:
+    return File(ino, mode, 0, 0, 1, len(contents), stamp, stamp, {}, checksums(contents))
+
+
+def written(op: int, size: int, first: int = 0) -> bytes:
+    """What operation `op` writes from sector `first` on."""
+    sectors = range(first, first + -(-size // 512))
+    return b"".join(sector_contents(op, sector) for sector in sectors)[:size]
+
+
+EXACT = Promise()
+
+
+def judge(ops: Sequence[Op], tree: Tree, returned: int, promise: Promise = EXACT) -> list[str]:
+    """Problems when the first `returned` operations had returned."""
+    return Oracle(ops, promise).problems(tree, frozenset(range(returned)))
+
+
+BASIC = ("create f", "write f 0 4096", "fsync f", "write f 0 4096")
+AT = START + 50 * MS  # when operation 1 wrote
+
+
+def test_synced_write_is_there() -> None:
+    assert judge(trace(*BASIC), {"f": file(12, written(1, 4096), stamp=AT)}, 3) == []
+
+
+@pytest.mark.parametrize("contents", [b"", bytes(4096), written(1, 4095), written(0, 4096)])
+def test_synced_write_is_lost(contents: bytes) -> None:
+    assert judge(trace(*BASIC), {"f": file(12, contents, stamp=AT)}, 3) != []
+
+
+def test_unsynced_write_may_be_lost_or_there_or_torn() -> None:
+    ops = trace(*BASIC)
+    new = START + 150 * MS
+    torn = written(3, 512) + written(1, 3584, 1)
+    for contents in (written(1, 4096), written(3, 4096), torn):
+        for stamp in (AT, new):
+            assert judge(ops, {"f": file(12, contents, stamp=stamp)}, 4) == []
+
+
+def test_write_that_has_not_begun_is_not_there() -> None:
+    ops = trace(*BASIC)
+    assert judge(ops, {"f": file(12, written(3, 4096), stamp=AT)}, 2) != []
+
+
+def test_before_the_sync_returned_nothing_is_promised() -> None:
+    ops = trace(*BASIC)
+    assert judge(ops, {}, 2) == []
+    assert judge(ops, {"f": file(12)}, 2) == []
+    assert judge(ops, {}, 3) != []
+
+
+def test_file_under_another_inode_is_another_file() -> None:
+    assert judge(trace(*BASIC), {"f": file(13, written(1, 4096), stamp=AT)}, 3) != []
+
+
+def test_unknown_file() -> None:
+    tree = {"f": file(12, written(1, 4096), stamp=AT), "g": file(13)}
+    (problem,) = judge(trace(*BASIC), tree, 3)
+    assert "too many: ['g']" in problem
+
+
+def test_fdatasync_promises_size_but_no_mode() -> None:
+    ops = trace("create f", "sync", "chmod f 0600", "write f 0 5000", "fdatasync f")
+    good = file(12, written(3, 5000), stamp=START)
+    assert judge(ops, {"f": good}, 5) == []
+    assert judge(ops, {"f": replace(good, size=4096, sectors=good.sectors[:8])}, 5) != []
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("chmod f 0600", {"mode": 0o100600}),
+        ("chown f 7 8", {"uid": 7, "gid": 8}),
+        ("setxattr f user.k precious", {"xattrs": {"user.k": b"precious".hex()}}),
+    ],
+)
+def test_fsync_promises_attributes(line: str, changed: dict[str, object]) -> None:
+    ops = trace("create f", "sync", line, "fsync f")
+    old = file(12)
+    new = replace(old, mtime_ns=ops[2].mtime_ns, ctime_ns=ops[2].ctime_ns, **changed)  # type: ignore[arg-type]
+    assert judge(ops, {"f": new}, 4) == []
+    assert judge(ops, {"f": new}, 3) == []
+    assert judge(ops, {"f": old}, 3) == []
+    assert judge(ops, {"f": replace(new, **{key: getattr(old, key) for key in changed})}, 4) != []
+
+
+def test_removed_xattr_stays_removed() -> None:
+    ops = trace("create f", "setxattr f user.k v", "sync", "rmxattr f user.k", "fsync f")
+    left = replace(file(12, stamp=ops[3].mtime_ns), xattrs={"user.k": b"v".hex()})
+    assert judge(ops, {"f": left}, 5) != []
+    assert judge(ops, {"f": replace(left, xattrs={})}, 5) == []
+
+
+# --- stamps --------------------------------------------------------------------------------------
+
+OLD, NEW = START, START + 100 * MS
+STAMPS = ("create f", "sync", "write f 0 100", "fsync f")
+
+
+@pytest.mark.parametrize(
+    ("promise", "stamp", "is_good"),
+    [
+        (Promise(), NEW, True),
+        (Promise(), OLD, False),
+        (Promise(defer_ms=101), OLD, True),
+        (Promise(defer_ms=100), OLD, False),  # "less than"
+        (Promise(defer_ms=101), NEW, True),
+        (Promise(defer_ms=101), OLD + 1, False),  # never had that stamp
+        (Promise(defer_ms=101), NEW + 60 * MS, False),  # from the future
+        (Promise(coarse_ms=100), OLD, False),
+    ],
+)
+def test_stamps(promise: Promise, stamp: int, is_good: bool) -> None:
+    ops = trace(*STAMPS)
+    tree = {"f": file(12, written(2, 100), stamp=stamp)}
+    assert (judge(ops, tree, 4, promise) == []) == is_good
+
+
+def test_sync_makes_stamps_exact_in_defer() -> None:
+    ops = trace("create f", "sync", "write f 0 100", "sync")
+    tree = {"f": file(12, written(2, 100), stamp=OLD)}
+    assert judge(ops, tree, 4, Promise(defer_ms=500)) != []
+
+
+def test_a_later_utimens_may_go_back_far() -> None:
+    ops = trace("create f", "sync", "write f 0 100", "fsync f", "utimens f 1")
+    ops[4] = replace(ops[4], mtime_ns=1)
+    tree = {"f": replace(file(12, written(2, 100), stamp=ops[4].ctime_ns), mtime_ns=1)}
+    assert judge(ops, tree, 4, Promise(defer_ms=100)) == []
+    assert judge(ops, tree, 4) == []
+    assert judge(ops, tree, 3, Promise(defer_ms=100)) != []
+
+
+def test_fdatasync_promises_no_stamp() -> None:
+    ops = trace("create f", "sync", "write f 0 100", "fdatasync f")
+    assert judge(ops, {"f": file(12, written(2, 100), stamp=OLD)}, 4) == []
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+NAMES = ("create a", "sync", "rename a b", "create c", "fsync b")
+
+
+@pytest.mark.parametrize(
+    ("names", "returned", "is_good"),
+    [
+        ({"a": 12}, 4, True),
+        ({"b": 12}, 4, True),
+        ({}, 4, False),  # both names lost
+        ({"a": 12, "b": 12}, 4, False),
+        ({"a": 12, "c": 13}, 4, False),  # c came after the rename
+        ({"b": 12, "c": 13}, 5, True),
+        ({"b": 12}, 5, True),
+        ({"a": 12}, 5, False),  # fsync covers the rename
+    ],
+)
+def test_names(names: dict[str, int], returned: int, is_good: bool) -> None:
+    ops = trace(*NAMES)
+    stamps = {12: ops[2].mtime_ns if "b" in names else START, 13: ops[3].mtime_ns}
+    tree = {name: file(ino, stamp=stamps[ino]) for name, ino in names.items()}
+    assert (judge(ops, tree, returned) == []) == is_good
+
+
+def test_fsync_of_the_folder_covers_all_names() -> None:
+    ops = trace("mkdir d", "create d/a", "fsync d")
+    folder = file(12, mode=0o040755)
+    assert judge(ops, {"d": folder}, 3) != []
+    assert judge(ops, {"d": folder, "d/a": file(13, stamp=ops[1].mtime_ns)}, 3) == []
+
+
+def test_link_count() -> None:
+    ops = trace("create a", "link a b", "sync")
+    one = file(12, stamp=ops[1].mtime_ns)
+    assert judge(ops, {"a": one, "b": one}, 3) != []
+    two = replace(one, links=2)
+    assert judge(ops, {"a": two, "b": two}, 3) == []
+
+
+# --- contents ------------------------------------------------------------------------------------
+
+
+def test_hole_is_punched_or_not_but_nothing_else() -> None:
+    ops = trace("create f", "write f 0 8192", "sync", "falloc f 3 0 4096", "fsync f")
+    old, stamp = written(1, 8192), ops[3].mtime_ns
+    holed = bytes(4096) + old[4096:]
+    assert judge(ops, {"f": file(12, holed, stamp=stamp)}, 5) == []
+    assert judge(ops, {"f": file(12, old, stamp=stamp)}, 5) != []
+    assert judge(ops, {"f": file(12, old, stamp=stamp)}, 4) == []
+    assert judge(ops, {"f": file(12, bytes(8192), stamp=stamp)}, 5) != []
+
+
+def test_msync_promises_its_range_alone() -> None:
+    ops = trace("create f", "write f 0 8192", "sync", "mstore f 0 8192", "msync f 0 4096")
+    half = written(3, 4096) + written(1, 4096, 8)
+    assert judge(ops, {"f": file(12, half, stamp=ops[1].mtime_ns)}, 5) == []
+    other = written(1, 4096) + written(3, 4096, 8)
+    assert judge(ops, {"f": file(12, other, stamp=ops[1].mtime_ns)}, 5) != []
+
+
+def test_o_sync_write_promises_itself() -> None:
+    ops = trace("create f", "sync", "owrite f 0 4096")
+    assert judge(ops, {"f": file(12, written(2, 4096), stamp=ops[2].mtime_ns)}, 3) == []
+    assert judge(ops, {"f": file(12)}, 3) != []
+    assert judge(ops, {"f": file(12)}, 2) == []
+
+
+def test_stale_blocks_are_not_shown() -> None:
+    """A file that grows shows what was written or zeros, nothing else."""
+    ops = trace("create f", "sync", "write f 0 4096")
+    assert judge(ops, {"f": file(12, b"secret".ljust(4096, b"x"), stamp=START)}, 3) != []
+    assert judge(ops, {"f": file(12, bytes(4096), stamp=START)}, 3) == []
+
+
+def test_threads_may_be_one_operation_further_each() -> None:
+    ops = trace("create f", "write f 0 512", "write f 512 512")
+    ops = [ops[0], replace(ops[1], thread=1), replace(ops[2], thread=2)]
+    assert begun(ops, frozenset([0])) == {0, 1, 2}
+    assert begun(trace("create f", "write f 0 512", "fsync f"), frozenset([0])) == {0, 1}
+
+
+def test_overlapping_writes_may_be_either() -> None:
+    """Two threads, one sector: the order in which they ended says nothing."""
+    ops = trace("create f", "write f 0 512", "write f 0 512", "fsync f")
+    ops[1] = replace(ops[1], thread=1, begin=2, end=5)
+    ops[2] = replace(ops[2], thread=2, begin=3, end=4)
+    stamps = {ops[1].mtime_ns, ops[2].mtime_ns}
+    for op in (1, 2):
+        tree = {"f": file(12, written(op, 512), stamp=max(stamps))}
+        assert not [text for text in judge(ops, tree, 4) if "bytes" in text]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 3000)), min_size=1, max_size=8))
+def test_model_follows_any_writes(writes: list[tuple[int, int]]) -> None:
+    """After a sync the contents of a plain file are the only ones allowed."""
+    lines = [f"write f {offset} {length}" for offset, length in writes]
+    ops = trace("create f", *lines, "sync")
+    contents = bytearray(max(offset + length for offset, length in writes))
+    for number, (offset, length) in enumerate(writes, 1):
+        source = written(number, offset % 512 + length, offset // 512)
+        contents[offset : offset + length] = source[offset % 512 :]
+    good = file(12, bytes(contents), stamp=ops[-2].mtime_ns)
+    assert judge(ops, {"f": good}, len(ops)) == []
+    for sector in range(len(good.sectors)):
+        bad = (*good.sectors[:sector], zlib.crc32(b"?"), *good.sectors[sector + 1 :])
+        assert judge(ops, {"f": replace(good, sectors=bad)}, len(ops)) != []
+
+
+# --- the rest ------------------------------------------------------------------------------------
+
+
+def test_parse_trace() -> None:
+    line = {
+        "op": 0, "thread": 0, "line": "chmod f 0640", "begin": 0, "end": 1, "errno": 0,
+        "start_ns": 1, "stop_ns": 2, "ino": 12, "size": 0, "mtime_ns": 3, "ctime_ns": 4,
+    }  # fmt: skip
+    (op,) = parse_trace(json.dumps(line))
+    assert (op.name, op.path, op.integer(2)) == ("chmod", "f", 0o640)
+    with pytest.raises(FastsyncError, match=r"operation 0 \(chmod f 0640\) failed with errno 2"):
+        parse_trace(json.dumps(line | {"errno": 2}))
+
+
+def test_recoveries_must_agree_but_for_stamps_of_recovery() -> None:
+    one = file(12, b"x")
+    assert differences({"f": one}, {"f": one}, START) == []
+    assert differences({"f": one}, {}, START) != []
+    assert differences({"f": replace(one, uid=1)}, {"f": one}, START) != []
+    later = replace(one, mtime_ns=START + 9, ctime_ns=START + 9)
+    assert differences({"f": later}, {"f": one}, START) == []
+    assert differences({"f": one}, {"f": later}, START) != []
+
+
+@pytest.mark.parametrize("name", workload_names())
+def test_scripts_repeat_and_differ_by_seed(name: str) -> None:
+    script = make_script(name, 1, 100)
+    assert script == make_script(name, 1, 100)
+    assert script != make_script(name, 2, 100)
+    assert 0 < script.prepared < len(script.lines)
+
+
+@pytest.mark.parametrize("name", [name for name in workload_names() if "sqlite" not in name])
+@pytest.mark.parametrize("seed", range(5))
+def test_oracle_understands_every_script(name: str, seed: int) -> None:
+    """Numbered as if each line had run alone; paths are there when they are used."""
+    lines = [line.split(" ", 1)[1] for line in make_script(name, seed, 100).lines]
+    oracle = Oracle(trace(*lines), Promise())
+    names = oracle.model.groups[-1].epochs[-1].names
+    assert names or name == "bounded"
+
+
+def test_sql_oracle_knows_each_transaction() -> None:
+    script = make_script("sqlite-wal", 1, 100)
+    assert script.sql
+    SqlOracle(script.lines)

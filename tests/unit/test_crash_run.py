@@ -1,0 +1,169 @@
+"""The explorer's plans, results and reproductions."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.crash import command, summary
+from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, write_sparse
+from fastsync_lab.crash.guest import parse_found, plan
+from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.states import State
+from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.kernels import KernelTree
+
+CASE = Case("overwrite", "defer", "ordered")
+FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "build/x.img")
+
+
+def outcome(case: Case = CASE, *failures: Failure) -> Outcome:
+    return Outcome(case, 40, 30, 200, 60, 900, 12.5, list(failures))
+
+
+def test_plan_applies_each_event_once() -> None:
+    events = [
+        Event("fua", (Write(1, 1, 100),), frozenset()),
+        Event("flush", (Write(2, 1, 200), Write(3, 1, 300)), frozenset()),
+    ]
+    states = [
+        State("0.none", 0, ()),
+        State("1.none", 1, ()),
+        State("1.only1", 1, (events[1].writes[1],)),
+    ]
+    assert plan(events, states) == "c 0.none\np 1 1 100\nc 1.none\nw 3 1 300\nc 1.only1\n"
+
+
+def test_found_pages_are_taken_from_the_delta_in_turn() -> None:
+    delta = b"a" * 4096 + b"b" * 4096
+    line = {"id": "1.none", "mount": 0, "folders": 0, "log": ["x"], "delta": [7], "files": [
+        {"path": "f", "ino": 12, "mode": 33188, "uid": 0, "gid": 0, "links": 1, "size": 600,
+         "mtime_ns": 1, "ctime_ns": 2, "xattrs": {}, "errno": 5,
+         "sectors": "0000000a0000000b"}]}  # fmt: skip
+    one, position = parse_found(json.dumps(line), delta, 4096)
+    assert (one.id, position, one.pages[7][:1]) == ("1.none", 8192, b"b")
+    assert one.tree["f"].sectors == (10, 11)
+    assert one.errors == ("reading f failed with errno 5",)
+
+
+def test_mount_options_and_promises() -> None:
+    assert CASE.mount_options == "data=ordered,mtime_update=100,mtime_mode=defer"
+    assert Case("x", "off", "journal").mount_options == "data=journal"
+    assert Case("x", "truncate", "ordered").promise.coarse_ms == 100
+    assert CASE.promise.defer_ms == 100
+
+
+def test_reproduction_is_a_command_of_the_program() -> None:
+    words = FAILURE.command.split()
+    assert words[:3] == ["./fastsync", "crash", "overwrite"] and words[-2:] == [
+        "--state",
+        "17.drop2",
+    ]
+    again = command.request(
+        "overwrite", modes=["defer"], journals=["ordered"], states=200, seed=1, interval_ms=100,
+        kernel="6.12", state="17.drop2",
+    )  # fmt: skip
+    assert again.cases == (CASE,)
+
+
+def ask(
+    workload: str,
+    *,
+    modes: list[str] | None = None,
+    journals: list[str] | None = None,
+    state: str | None = None,
+) -> Request:
+    return command.request(
+        workload, modes=modes, journals=journals, states=10, seed=1, interval_ms=100,
+        kernel="6.12", state=state,
+    )  # fmt: skip
+
+
+def test_all_is_every_workload_mode_and_journal() -> None:
+    everything = ask("all")
+    assert len(set(everything.cases)) == len(everything.cases) == 14 * 3 * 3
+    assert command.result_name(everything, "6.12") == "6.12"
+    assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match="no workload 'x': allowed are"):
+        ask("x")
+    with pytest.raises(UsageError, match="no mode 'x': allowed are"):
+        ask("mmap", modes=["x"])
+    with pytest.raises(UsageError, match="no journal 'x': allowed are"):
+        ask("mmap", journals=["x"])
+
+
+def test_a_state_is_of_one_case() -> None:
+    with pytest.raises(UsageError, match="one workload"):
+        ask("all", state="1.none")
+    with pytest.raises(UsageError, match="bad state"):
+        ask("mmap", state="x")
+
+
+def test_shortest_failure_is_shown() -> None:
+    later = Failure("20.none", 12, ("x",), "command", "image")
+    lines = summary.failure_lines(outcome(CASE, later, FAILURE))
+    assert lines[0].startswith("FAILED: 2 of 260 states")
+    assert f"  again: {FAILURE.command}" in lines
+    assert summary.failure_lines(outcome()) == []
+
+
+@pytest.fixture
+def keeper_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleSet:
+    monkeypatch.setattr(summary, "results_dir", lambda: tmp_path)
+    for name in ("jbd2.ko", "ext4.ko"):
+        (tmp_path / name).write_text(name)
+    return ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> KernelTree:
+    paths = dict.fromkeys(("vmlinuz", "modules_dir", "headers_dir", "source_dir"), tmp_path)
+    return KernelTree(series="6.12", release="6.12.1", debian_version="6.12.1-1", **paths)
+
+
+def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
+    other = Case("append", "defer", "ordered")
+    request = Request((CASE, other), 200)
+    summary.Keeper("x", request, tree, keeper_of).add(outcome(CASE, FAILURE))
+    partial = json.loads((tmp_path / "crash-x.partial.json").read_text())
+    assert partial["complete"] is False
+    again = summary.Keeper("x", request, tree, keeper_of)
+    assert again.outcomes == [outcome(CASE, FAILURE)]
+    again.add(outcome(other))
+    result = json.loads(again.finish().read_text())
+    assert result["complete"] and len(result["cases"]) == 2
+    assert not (tmp_path / "crash-x.partial.json").exists()
+
+
+def test_other_modules_begin_anew(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
+    request = Request((CASE,), 200)
+    summary.Keeper("x", request, tree, keeper_of).add(outcome())
+    (tmp_path / "ext4.ko").write_text("changed")
+    assert summary.Keeper("x", request, tree, keeper_of).outcomes == []
+
+
+def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
+    outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
+    request = Request(tuple(one.case for one in outcomes))
+    text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
+    assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
+    assert "modes defer, off" in text
+
+
+def test_block_is_replaced() -> None:
+    text = f"a\n{summary.BEGIN_MARK}\nold\n{summary.END_MARK}\nb\n"
+    assert summary.replace_block(text, "new").split() == [
+        "a", "<!--", "crash:begin", "-->", "new", "<!--", "crash:end", "-->", "b",
+    ]  # fmt: skip
+    with pytest.raises(FastsyncError, match="lacks"):
+        summary.replace_block("a", "new")
+
+
+def test_sparse_image(tmp_path: Path) -> None:
+    data = bytes(8192) + b"x" * 4096 + bytes(4096)
+    write_sparse(tmp_path / "image", data)
+    assert (tmp_path / "image").read_bytes() == data

@@ -1,0 +1,63 @@
+"""Power cuts: a slice of what `./fastsync crash all` explores, and faults that it has to find."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from fastsync_lab.crash.explore import Case, Explorer, Outcome, Request, explorer, prepare
+from fastsync_lab.crash.summary import failure_lines
+from fastsync_lab.paths import repo_root
+from fastsync_lab.progress import silent
+
+FAULTS = repo_root() / "tests" / "faults"
+SLICE = (
+    Case("overwrite", "off", "ordered"),
+    Case("attributes", "truncate", "ordered"),
+    Case("attributes", "defer", "ordered"),
+    Case("random", "defer", "ordered"),
+    Case("append", "defer", "fast_commit"),
+    Case("mmap", "defer", "journal"),
+    Case("threads", "defer", "ordered"),
+)
+STATES = 30
+
+# What each planted fault breaks: the workload that has to show it, and a word of the verdict.
+PLANTED = {
+    "chmod-not-committed": (Case("attributes", "defer", "ordered"), "mode is"),
+    "fsync-without-flush": (Case("overwrite", "defer", "ordered"), "bytes"),
+    "size-not-committed": (Case("append", "defer", "ordered"), "size is"),
+    "carried-record-too-early": (Case("overwrite", "defer", "ordered"), "mount failed"),
+}
+PLANTED_STATES = 60
+
+
+@pytest.fixture(scope="module")
+def explorer_here(kernel: str) -> Iterator[Explorer]:
+    """One guest for all tests."""
+    with explorer(prepare(kernel, silent), sql=False) as one:
+        yield one
+
+
+def test_nothing_that_was_promised_is_lost(explorer_here: Explorer) -> None:
+    outcomes = explorer_here.run(Request(SLICE, STATES))
+    assert [line for one in outcomes for line in failure_lines(one)] == []
+    assert all(one.states >= STATES and one.second_states for one in outcomes)
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_fault_is_found(explorer_here: Explorer, kernel: str, fault: str) -> None:
+    case, verdict = PLANTED[fault]
+    broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
+    (outcome,) = replace(explorer_here, builds=broken).run(Request((case,), PLANTED_STATES))
+    assert verdict in problems(outcome)
+    assert f"--seed {case.seed} --state " in outcome.failures[0].command
+    assert (repo_root() / outcome.failures[0].image).is_file()
+
+
+def problems(outcome: Outcome) -> str:
+    return "\n".join(problem for failure in outcome.failures for problem in failure.problems)
+
+
+def test_every_fault_is_looked_for() -> None:
+    assert {path.stem for path in FAULTS.glob("*.patch")} == set(PLANTED)
