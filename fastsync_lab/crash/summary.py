@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.build import ModuleSet
-from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, module_digest
+from fastsync_lab.crash.explore import (
+    CONTROL,
+    E2FSCK_CANNOT_REPLAY,
+    Case,
+    Failure,
+    Outcome,
+    Request,
+    module_digest,
+)
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import write_atomically
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root, results_dir
 
-FORMAT = 1
+FORMAT = 2
 BEGIN_MARK = "<!-- crash:begin -->"
 END_MARK = "<!-- crash:end -->"
 DOCUMENT = "docs/reliability.md"
@@ -107,7 +115,7 @@ def failure_lines(outcome: Outcome) -> list[str]:
     ]
 
 
-COLUMNS = ("operations", "cuts", "states", "cut again", "failures", "seconds")
+COLUMNS = ("operations", "cuts", "states", "cut again", "failures", "e2fsck wrong", "seconds")
 
 
 def numbers(outcomes: Sequence[Outcome]) -> list[str]:
@@ -118,6 +126,7 @@ def numbers(outcomes: Sequence[Outcome]) -> list[str]:
         f"{sum(one.states for one in outcomes):,}",
         f"{sum(one.second_states for one in outcomes):,}",
         f"{sum(len(one.failures) for one in outcomes):,}",
+        f"{sum(one.e2fsck_wrong for one in outcomes):,}",
         f"{sum(one.seconds for one in outcomes):,.0f}",
     ]
 
@@ -142,9 +151,10 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """The document's block: a sentence, and a line a workload over all modes and journals."""
+    """The document's block: a line a workload over all of our modes, and what the control did."""
     outcomes = load_outcomes(result)
-    cases = [outcome.case for outcome in outcomes]
+    ours = [outcome for outcome in outcomes if outcome.case.mode != CONTROL]
+    cases = [outcome.case for outcome in ours]
     kinds = {
         "modes": sorted({case.mode for case in cases}),
         "journals": sorted({case.journal for case in cases}),
@@ -159,10 +169,29 @@ def markdown(result: Mapping[str, Any]) -> str:
         "| --- |" + " ---: |" * len(COLUMNS),
     ]
     for name in dict.fromkeys(case.workload for case in cases):
-        mine = [outcome for outcome in outcomes if outcome.case.workload == name]
+        mine = [outcome for outcome in ours if outcome.case.workload == name]
         lines.append(f"| {name} | {' | '.join(numbers(mine))} |")
-    lines.append(f"| together | {' | '.join(numbers(outcomes))} |")
-    return "\n".join(lines)
+    lines.append(f"| together | {' | '.join(numbers(ours))} |")
+    return "\n".join([*lines, *_fast_commit_lines(outcomes)])
+
+
+def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """A table of what e2fsck makes of fast commits, of ours and of the stock modules'."""
+    fast = [outcome for outcome in outcomes if outcome.case.journal in E2FSCK_CANNOT_REPLAY]
+    if not fast:
+        return []
+    lines = [
+        "",
+        "| fast_commit | states | failures | e2fsck wrong |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for mode in sorted({outcome.case.mode for outcome in fast}):
+        mine = [outcome for outcome in fast if outcome.case.mode == mode]
+        states = sum(one.states + one.second_states for one in mine)
+        failures = sum(len(one.failures) for one in mine)
+        wrong = sum(one.e2fsck_wrong for one in mine)
+        lines.append(f"| {mode} | {states:,} | {failures:,} | {wrong:,} |")
+    return lines
 
 
 def replace_block(text: str, block: str) -> str:

@@ -19,7 +19,7 @@ FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "b
 
 
 def outcome(case: Case = CASE, *failures: Failure) -> Outcome:
-    return Outcome(case, 40, 30, 200, 60, 900, 12.5, list(failures))
+    return Outcome(case, 40, 30, 200, 60, 900, 3, 12.5, list(failures))
 
 
 def test_plan_applies_each_event_once() -> None:
@@ -82,7 +82,8 @@ def ask(
 
 def test_all_is_every_workload_mode_and_journal() -> None:
     everything = ask("all")
-    assert len(set(everything.cases)) == len(everything.cases) == 14 * 3 * 3
+    assert len(set(everything.cases)) == len(everything.cases) == 14 * (3 + 3 + 4)
+    assert Case("mmap", "stock", "fast_commit") in everything.cases
     assert command.result_name(everything, "6.12") == "6.12"
     assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")
 
@@ -150,8 +151,18 @@ def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
     text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
-    assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
-    assert "modes defer, off" in text
+    assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 6 | 25 |" in text
+    assert "modes defer, off" in text and "fast_commit" not in text
+
+
+def test_fast_commits_of_the_control_stand_beside_ours(
+    keeper_of: ModuleSet, tree: KernelTree
+) -> None:
+    outcomes = [outcome(Case("mmap", mode, "fast_commit")) for mode in ("defer", "stock")]
+    request = Request(tuple(one.case for one in outcomes))
+    text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
+    assert "| mmap | 40 | 30 | 200 | 60 | 0 | 3 | 12 |" in text
+    assert "| defer | 260 | 0 | 3 |" in text and "| stock | 260 | 0 | 3 |" in text
 
 
 def test_block_is_replaced() -> None:
