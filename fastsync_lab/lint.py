@@ -65,7 +65,7 @@ def compile_strictly(system: Kbuild, folder: Path, sources: list[Path]) -> list[
     objects = [f"{file.stem}.o" for file in sources if file.suffix == ".c"]
     if not objects:
         return []
-    done = system.make(folder, "W=1", *SPARSE, *objects)
+    done = system.make(folder, "W=1", *SPARSE, *own_module_variables(system.tree), *objects)
     log = done.stdout + done.stderr
     complaints = own_complaints(log, {file.name for file in sources})
     errors = [line for line in log.splitlines() if ": error: " in line]  # sparse's status is 0
@@ -80,10 +80,12 @@ def compile_for(tree: KernelTree) -> list[str]:
     work = build_dir() / f"{tree.series}-lint"
     shutil.rmtree(work, ignore_errors=True)
     assemble(tree, work, stock=False)
-    flashdev = repo_root() / "kernel" / "flashdev"
-    shutil.copytree(flashdev, work / "flashdev")
     system = kbuild(tree, silent)
-    said = compile_strictly(system, work / "flashdev", sorted(flashdev.glob("*.[ch]")))
+    said = []
+    for name in own_modules(tree):
+        origin = repo_root() / "kernel" / name
+        shutil.copytree(origin, work / name)
+        said += compile_strictly(system, work / name, sorted(origin.glob("*.[ch]")))
     for filesystem in FILESYSTEMS:
         said += compile_strictly(system, work / "fs" / filesystem, overlay_files(filesystem))
     return [f"{tree.series}: {line}" for line in said]
