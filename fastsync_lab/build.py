@@ -238,8 +238,19 @@ def build_flashdev(tree: KernelTree, *, report: Report = silent) -> Path:
 
 
 def build_qasio(tree: KernelTree, *, report: Report = silent) -> Path:
-    """Build the I/O scheduler kernel/qasio/ into build/<series>/qasio.ko."""
+    """Build the I/O scheduler kernel/qasio/ into build/<series>/qasio.ko.
+
+    Raises UsageError for a kernel that it is not for.
+    """
+    if "qasio" not in own_modules(tree):
+        known = [name for name, series in load_series().items() if series.qasio]
+        raise UsageError(f"qasio is not for Linux {tree.series}, only for {', '.join(known)}")
     return build_own_module("qasio", tree, report)
+
+
+def own_modules(tree: KernelTree) -> list[str]:
+    """The folders of kernel/ that are modules of their own and that this kernel can have."""
+    return ["flashdev", *(["qasio"] if load_series()[tree.series].qasio else [])]
 
 
 def own_module_variables(tree: KernelTree) -> list[str]:

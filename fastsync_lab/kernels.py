@@ -50,6 +50,7 @@ class Series:
     packages: tuple[str, ...]
     named_by: str | None = None
     chroot: Recipe | None = None
+    qasio: bool = False
 
     def names(self, debian_version: str, more: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         """The release and the packages that belong to a version of the source package.
@@ -113,6 +114,7 @@ def parse_series(name: str, table: Mapping[str, Any], recipes: Mapping[str, Reci
         packages=tuple(table["packages"]),
         named_by=table.get("named_by"),
         chroot=recipes[table["chroot"]] if "chroot" in table else None,
+        qasio=table.get("qasio", False),
     )
 
 

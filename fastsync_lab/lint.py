@@ -12,6 +12,8 @@ from fastsync_lab.build import (
     glue_patches,
     kbuild,
     overlay_files,
+    own_module_variables,
+    own_modules,
 )
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree, fetch_kernel, load_series, version_key
@@ -51,6 +53,8 @@ def checkpatch_options(file: Path) -> list[str]:
         return ["--no-signoff", "--ignore", "CAMELCASE", str(file)]
     if file.stem.endswith("compat"):  # the one place where code may ask for the kernel's version
         return ["--ignore", "LINUX_VERSION_CODE,CONSTANT_COMPARISON", "--file", str(file)]
+    if file.stem.endswith("_trace"):  # laid out as the kernel's own
+        return ["--ignore", "OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT", "--file", str(file)]
     return ["--file", str(file)]
 
 

@@ -93,6 +93,31 @@
 /* The weight of the newest request in the mean service time is one in so many. */
 #define QASIO_SERVICE_WEIGHT	8
 
+/*
+ * What can be set under queue/iosched/, with defaults and the reasons for them
+ * in docs/qasio.md.
+ */
+enum qasio_tunable {
+	QASIO_BOOST,
+	QASIO_IDLE_US,
+	QASIO_ASYNC_WAIT_MS,
+	QASIO_ASYNC_KIB,
+	QASIO_SYNC_WAIT_MS,
+	QASIO_PRIO_AGING_MS,
+	QASIO_TUNABLES
+};
+
+static const struct {
+	unsigned int value, max;
+} qasio_defaults[] = {
+	[QASIO_BOOST]		= { 1, 1 },
+	[QASIO_IDLE_US]		= { 1000, USEC_PER_SEC },
+	[QASIO_ASYNC_WAIT_MS]	= { 100, 10 * MSEC_PER_SEC },
+	[QASIO_ASYNC_KIB]	= { 1024, SZ_1M },
+	[QASIO_SYNC_WAIT_MS]	= { 100, 10 * MSEC_PER_SEC },
+	[QASIO_PRIO_AGING_MS]	= { 10 * MSEC_PER_SEC, 1000 * MSEC_PER_SEC },
+};
+
 enum qasio_kind {
 	QASIO_BOOSTED,
 	QASIO_READ,
@@ -163,14 +188,13 @@ struct qasio_level {
  * @last_waited_for_jiffies: the same, coarser, also if there was no backlog
  * @last_done: when the last backlog request completed, in ns
  * @service_ns: mean time for which one occupies the device
- * @boost: whether waits boost
- * @idle_us: see above, like the others that follow
+ * @tunable: what can be set
  */
 struct qasio_queue {
 	struct request_queue *q;
 	struct list_head node;
 
-	spinlock_t lock;
+	spinlock_t lock; /* see the head of this file */
 	struct list_head dispatch;
 	struct qasio_level level[QASIO_LEVELS];
 	unsigned int queued;
@@ -189,13 +213,7 @@ struct qasio_queue {
 	u64 last_done;
 	u64 service_ns;
 
-	/* tunables */
-	unsigned int boost;
-	unsigned int idle_us;
-	unsigned int async_wait_ms;
-	unsigned int async_kib;
-	unsigned int sync_wait_ms;
-	unsigned int prio_aging_ms;
+	unsigned int tunable[QASIO_TUNABLES];
 };
 
 static LIST_HEAD(qasio_queues);
@@ -252,6 +270,11 @@ static unsigned int qasio_level_of(unsigned short ioprio)
 static struct qasio_queue *qasio_of(struct request_queue *q)
 {
 	return q->elevator->elevator_data;
+}
+
+static unsigned int qasio_get(struct qasio_queue *qd, enum qasio_tunable which)
+{
+	return READ_ONCE(qd->tunable[which]);
 }
 
 /*
@@ -330,11 +353,10 @@ static void qasio_enqueue(struct qasio_queue *qd, struct request *rq,
 	list_add_tail(&rq->queuelist, &list->fifo);
 	rq->elv.priv[1] = list;
 	qd->queued++;
-	if (!qasio_is_backlog(kind)) {
+	if (!qasio_is_backlog(kind))
 		qasio_count_waited_for(qd, rq);
-	} else if (!qd->backlog++) {
+	else if (!qd->backlog++)
 		qd->backlog_moved = ktime_get_ns();
-	}
 }
 
 static void qasio_make_mergeable(struct request_queue *q, struct request *rq)
@@ -481,7 +503,8 @@ static void qasio_insert_request(struct qasio_queue *qd, struct request *rq,
 	qasio_enqueue(qd, rq, level, kind);
 	qasio_make_mergeable(q, rq);
 
-	if (!qasio_is_backlog(kind) || !qd->boost || !qasio_waits_pending())
+	if (!qasio_is_backlog(kind) || !qasio_get(qd, QASIO_BOOST) ||
+	    !qasio_waits_pending())
 		return;
 	switch (qasio_find_wait(rq, &wait)) {
 	case QASIO_MATCH:
@@ -575,7 +598,7 @@ bool qasio_boost_queued(const struct qasio_wait *wait)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(qd, &qasio_queues, node) {
-		if (!qd->boost || !READ_ONCE(qd->backlog))
+		if (!qasio_get(qd, QASIO_BOOST) || !READ_ONCE(qd->backlog))
 			continue;
 		if (qasio_boost_in(qd, wait))
 			found = true;
@@ -657,16 +680,17 @@ static bool qasio_backlog_may_go(struct qasio_queue *qd, struct request *rq)
 
 	if (in_flight && (recent || waited_for ||
 			  in_flight >= qd->q->tag_set->queue_depth ||
-			  kib + blk_rq_bytes(rq) / SZ_1K > qd->async_kib))
+			  kib + blk_rq_bytes(rq) / SZ_1K > qasio_get(qd, QASIO_ASYNC_KIB)))
 		return false;
 	if (!waited_for && !recent)
 		return true;
 
 	now = ktime_get_ns();
-	at = qd->backlog_moved + (u64)qd->async_wait_ms * NSEC_PER_MSEC;
+	at = qd->backlog_moved +
+	     (u64)qasio_get(qd, QASIO_ASYNC_WAIT_MS) * NSEC_PER_MSEC;
 	if (!waited_for)
 		at = min(at, READ_ONCE(qd->last_waited_for) +
-			     (u64)qd->idle_us * NSEC_PER_USEC);
+			     (u64)qasio_get(qd, QASIO_IDLE_US) * NSEC_PER_USEC);
 	if (at <= now)
 		return true;
 	if (!hrtimer_active(&qd->timer) ||
@@ -691,7 +715,7 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	if (!read || !sync)
 		return read ?: sync;
 
-	if (!qd->sync_left && qasio_waits_since(sync, qd->sync_wait_ms))
+	if (!qd->sync_left && qasio_waits_since(sync, qasio_get(qd, QASIO_SYNC_WAIT_MS)))
 		qd->sync_left = QASIO_SYNC_BATCH;
 	if (!qd->sync_left)
 		return read;
@@ -725,7 +749,7 @@ static struct request *qasio_next(struct qasio_queue *qd)
 		    !atomic_read(&qd->level[QASIO_RT].alive))
 			continue;
 		rq = qasio_oldest(&qd->level[i]);
-		if (rq && qasio_waits_since(rq, qd->prio_aging_ms))
+		if (rq && qasio_waits_since(rq, qasio_get(qd, QASIO_PRIO_AGING_MS)))
 			return rq;
 	}
 	for (i = 0; i < QASIO_LEVELS; i++) {
@@ -839,8 +863,7 @@ static void qasio_finish_request(struct request *rq)
 		wake = true;
 	}
 	if (flags & QASIO_RQ_WAITED_FOR) {
-		if (READ_ONCE(qd->last_waited_for_jiffies) != jiffies)
-			WRITE_ONCE(qd->last_waited_for_jiffies, jiffies);
+		WRITE_ONCE(qd->last_waited_for_jiffies, jiffies);
 		if (READ_ONCE(qd->backlog))
 			WRITE_ONCE(qd->last_waited_for, ktime_get_ns());
 		if (atomic_dec_and_test(&qd->waited_for))
@@ -881,12 +904,8 @@ static int qasio_start(struct request_queue *q, struct elevator_queue *eq)
 		      HRTIMER_MODE_ABS);
 	qd->last_waited_for_jiffies = jiffies - QASIO_RECENT;
 
-	qd->boost = 1;
-	qd->idle_us = 1000;
-	qd->async_wait_ms = 100;
-	qd->async_kib = 1024;
-	qd->sync_wait_ms = 100;
-	qd->prio_aging_ms = 10000;
+	for (i = 0; i < QASIO_TUNABLES; i++)
+		qd->tunable[i] = qasio_defaults[i].value;
 
 	eq->elevator_data = qd;
 	q->elevator = eq;
@@ -918,42 +937,54 @@ static void qasio_exit_sched(struct elevator_queue *e)
  * What can be seen and set
  */
 
-static ssize_t qasio_store(const char *page, size_t count, unsigned int *value,
-			   unsigned int max)
+static ssize_t qasio_show(struct elevator_queue *e, char *page,
+			  enum qasio_tunable which)
 {
-	unsigned int new;
-	int err = kstrtouint(page, 0, &new);
+	struct qasio_queue *qd = e->elevator_data;
+
+	return sysfs_emit(page, "%u\n", qd->tunable[which]);
+}
+
+static ssize_t qasio_store(struct elevator_queue *e, const char *page,
+			   size_t count, enum qasio_tunable which)
+{
+	struct qasio_queue *qd = e->elevator_data;
+	unsigned int value;
+	int err = kstrtouint(page, 0, &value);
 
 	if (err)
 		return err;
-	if (new > max)
+	if (value > qasio_defaults[which].max)
 		return -EINVAL;
-	WRITE_ONCE(*value, new);
+	WRITE_ONCE(qd->tunable[which], value);
 	return count;
 }
 
-#define QASIO_TUNABLE(name, max)						\
+#define QASIO_SHOW(name, which)						\
 static ssize_t qasio_##name##_show(struct elevator_queue *e, char *page)	\
 {										\
-	struct qasio_queue *qd = e->elevator_data;				\
-										\
-	return sysfs_emit(page, "%u\n", qd->name);				\
-}										\
-										\
+	return qasio_show(e, page, which);					\
+}
+
+#define QASIO_STORE(name, which)						\
 static ssize_t qasio_##name##_store(struct elevator_queue *e,			\
 				    const char *page, size_t count)		\
 {										\
-	struct qasio_queue *qd = e->elevator_data;				\
-										\
-	return qasio_store(page, count, &qd->name, max);			\
+	return qasio_store(e, page, count, which);				\
 }
 
-QASIO_TUNABLE(boost, 1)
-QASIO_TUNABLE(idle_us, 1000000)
-QASIO_TUNABLE(async_wait_ms, 10000)
-QASIO_TUNABLE(async_kib, 1048576)
-QASIO_TUNABLE(sync_wait_ms, 10000)
-QASIO_TUNABLE(prio_aging_ms, 1000000)
+QASIO_SHOW(boost, QASIO_BOOST)
+QASIO_STORE(boost, QASIO_BOOST)
+QASIO_SHOW(idle_us, QASIO_IDLE_US)
+QASIO_STORE(idle_us, QASIO_IDLE_US)
+QASIO_SHOW(async_wait_ms, QASIO_ASYNC_WAIT_MS)
+QASIO_STORE(async_wait_ms, QASIO_ASYNC_WAIT_MS)
+QASIO_SHOW(async_kib, QASIO_ASYNC_KIB)
+QASIO_STORE(async_kib, QASIO_ASYNC_KIB)
+QASIO_SHOW(sync_wait_ms, QASIO_SYNC_WAIT_MS)
+QASIO_STORE(sync_wait_ms, QASIO_SYNC_WAIT_MS)
+QASIO_SHOW(prio_aging_ms, QASIO_PRIO_AGING_MS)
+QASIO_STORE(prio_aging_ms, QASIO_PRIO_AGING_MS)
 
 #define QASIO_ATTR(name)	\
 	__ATTR(name, 0644, qasio_##name##_show, qasio_##name##_store)

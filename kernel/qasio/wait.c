@@ -336,9 +336,11 @@ static struct kprobe qasio_probes[] = {
 	{ .symbol_name = "__wait_on_buffer", .pre_handler = qasio_buffer_waits },
 };
 
+static const char qasio_event[] = "folio_wait_writeback";
+
 static void qasio_find_tracepoint(struct tracepoint *tp, void *unused)
 {
-	if (!strcmp(tp->name, "folio_wait_writeback"))
+	if (!strcmp(tp->name, qasio_event))
 		qasio_tracepoint = tp;
 }
 
@@ -365,7 +367,7 @@ void qasio_watch(void)
 						qasio_folio_waits, NULL);
 	if (err) {
 		qasio_tracepoint = NULL;
-		qasio_cannot_watch("folio_wait_writeback", err);
+		qasio_cannot_watch(qasio_event, err);
 	}
 
 	for (i = 0; i < ARRAY_SIZE(qasio_probes); i++) {

@@ -13,6 +13,10 @@
  *                               "nowait" and JSON: how many did, how many would
  *                               have blocked
  *   fsync fdatasync msync sync syncfs
+ *   writeback backlog:MIB       send FILE to the device as write-back does, and
+ *                               return; the same with MIB MiB, newly written, of
+ *                               FILE.backlog
+ *   writebackmeta               the same with the metadata on $FASTSYNC_DEV
  *   sleep:MS align:MS           wait; wait for the start of the next interval
  *   utimens:SEC,NSEC            set mtime, leave atime
  *   utimensnow                  set both to the time of day
@@ -245,6 +249,36 @@ static void op_fsync(char *arg) { need(!fsync(fd), "fsync"); }
 static void op_fdatasync(char *arg) { need(!fdatasync(fd), "fdatasync"); }
 static void op_sync(char *arg) { sync(); }
 static void op_syncfs(char *arg) { need(!syncfs(fd), "syncfs"); }
+static void send(int file)
+{
+	need(!sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE), "sync_file_range");
+}
+
+static void op_writeback(char *arg) { send(fd); }
+
+static void op_writebackmeta(char *arg)
+{
+	int device = open(getenv("FASTSYNC_DEV"), O_RDONLY);
+
+	need(device >= 0, "open the device");
+	send(device);
+	close(device);
+}
+
+static void op_backlog(char *arg)
+{
+	char name[PATH_MAX];
+	int backlog;
+
+	snprintf(name, sizeof(name), "%s.backlog", path);
+	backlog = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+	need(backlog >= 0, name);
+	for (long left = atol(arg) << 20; left; left -= BLOCK)
+		need(write(backlog, block, BLOCK) == BLOCK, name);
+	send(backlog);
+	close(backlog);
+}
+
 static void op_sleep(char *arg) { sleep_ns(atoll(arg) * NS_PER_MS); }
 
 static void op_align(char *arg)
@@ -399,6 +433,7 @@ static const struct {
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
+	OP(writeback), OP(writebackmeta), OP(backlog),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
 	OP(mount), OP(remount), OP(umount), OP(crash), OP(multigrain), OP(clock),
