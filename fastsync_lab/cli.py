@@ -11,7 +11,13 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.build import build_flashdev, build_modules, check_glue
+from fastsync_lab.build import (
+    build_flashdev,
+    build_modules,
+    build_qasio,
+    check_glue,
+    own_modules,
+)
 from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.summary import print_outcomes, write_reliability
 from fastsync_lab.crash.workloads import workload_names
@@ -83,7 +89,8 @@ def build(
 ) -> None:
     """Fetch a stock Debian kernel into the cache and build jbd2.ko and ext4.ko for it.
 
-    The result is build/SERIES/ (build/SERIES-stock/ with --stock). Nothing is installed.
+    So are the lab's device model and, where it can be had, the I/O scheduler qasio. The result is
+    build/SERIES/ (build/SERIES-stock/ with --stock). Nothing is installed.
     """
     check_kernel(kernel, stock=stock)
     with progress() as report:
@@ -92,6 +99,8 @@ def build(
         files = [modules.jbd2, modules.ext4]
         if not stock:
             files.append(build_flashdev(tree, report=report))
+            if "qasio" in own_modules(tree):
+                files.append(build_qasio(tree, report=report))
     for file in files:
         print(f"{shown(file)}  for {tree.release}")
 

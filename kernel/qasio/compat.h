@@ -36,7 +36,7 @@ hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
 
 #define QASIO_ATTRS		static struct elv_fs_entry
 
@@ -95,6 +95,45 @@ static inline void qasio_give_back_wbt(struct elevator_queue *e,
 				       struct request_queue *q)
 {
 	clear_bit(ELEVATOR_FLAG_DISABLE_WBT, &e->flags);
+	wbt_enable_default(q->disk);
+}
+
+#else
+
+#define QASIO_ATTRS		static const struct elv_fs_entry
+
+static inline void qasio_limit_depth(struct blk_mq_alloc_data *data)
+{
+	data->shallow_depth = data->q->async_depth;
+}
+
+static inline void qasio_depth_updated(struct request_queue *q)
+{
+	blk_mq_set_min_shallow_depth(q, q->async_depth);
+}
+
+#define QASIO_DEPTH_OPS				\
+	.depth_updated	= qasio_depth_updated
+
+static int qasio_start(struct request_queue *q, struct elevator_queue *eq);
+
+static int qasio_init_sched(struct request_queue *q, struct elevator_queue *eq)
+{
+	int err = qasio_start(q, eq);
+
+	if (err)
+		return err;
+	q->async_depth = qasio_share(q->nr_requests);
+	qasio_depth_updated(q);
+	blk_queue_flag_set(QUEUE_FLAG_DISABLE_WBT_DEF, q);
+	wbt_disable_default(q->disk);
+	return 0;
+}
+
+static inline void qasio_give_back_wbt(struct elevator_queue *e,
+				       struct request_queue *q)
+{
+	blk_queue_flag_clear(QUEUE_FLAG_DISABLE_WBT_DEF, q);
 	wbt_enable_default(q->disk);
 }
 
