@@ -30,6 +30,8 @@ from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
 from fastsync_lab.vm import Vm, VmConfig
+from fastsync_lab.waits import NAME as WAITS
+from fastsync_lab.waits import print_waits, run_waits, write_waits
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
 
@@ -166,7 +168,7 @@ def vm(
 @app.command(epilog=EXIT_CODES)
 def run(
     experiments: Annotated[
-        list[str], typer.Argument(help=f"Out of: {', '.join(experiment_names())}.")
+        list[str], typer.Argument(help=f"Out of: {', '.join([*experiment_names(), WAITS])}.")
     ],
     quick: Annotated[
         bool, typer.Option("--quick/--full", help="Few repetitions, or all that the README has.")
@@ -181,8 +183,15 @@ def run(
 ) -> None:
     """Run experiments in the virtual machine, print a table, keep JSON under results/."""
     check_kernel(kernel, stock=False)
-    check_names("experiment", experiments, experiment_names())
+    check_names("experiment", experiments, [*experiment_names(), WAITS])
     check_names("device profile", device or [], profile_names())
+    if WAITS in experiments:
+        if len(experiments) > 1 or json or plot:
+            raise UsageError(f"{WAITS} is run alone, without --json and --plot")
+        with progress() as report:
+            found = run_waits(quick=quick, kernel=kernel, devices=device or None, report=report)
+        print_waits(found)
+        return
     with progress() as report:
         paths = run_experiments(
             experiments,
@@ -253,9 +262,10 @@ def crash(
 
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
-    """Draw the plots, write the README's figures and docs/results.md from what is in results/."""
+    """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
     write_report()
     write_reliability()
+    write_waits()
 
 
 @app.command(epilog=EXIT_CODES)
