@@ -45,11 +45,11 @@
  * Boosting
  *
  * wait.c sees that a wait begins.  It notes the wait in a table, then looks
- * through the backlog of each queue; qasio_insert_request() looks into the
- * table.  Both is done with qasio_queue::lock held, so one of the two finds the
- * request, however insertion and wait meet: a wait that begins while the
- * request is still in a plug or waits for a tag is not missed.  A request that
- * the driver has already is beyond help.
+ * through the backlog of each queue; qasio_catch() looks into the table when a
+ * request is inserted or grows by a merge.  Both is done with qasio_queue::lock
+ * held, so one of the two finds the request, however insertion and wait meet: a
+ * wait that begins while the request is still in a plug or waits for a tag is
+ * not missed.  A request that the driver has already is beyond help.
  *
  * If a task waits in fsync() or the like, it will wait for the other pages of
  * the file too.  Their requests become sync, which they would have been if
@@ -399,6 +399,34 @@ static void qasio_promote(struct qasio_queue *qd, struct request *rq,
 }
 
 /*
+ * @rq, which is queued, writes something that was not in the queue before: is
+ * it waited for already?
+ */
+static void qasio_catch(struct qasio_queue *qd, struct request *rq)
+{
+	struct qasio_wait wait;
+
+	if (!qasio_is_backlog(qasio_list_of(rq)->kind) ||
+	    !qasio_get(qd, QASIO_BOOST) || !qasio_waits_pending())
+		return;
+	switch (qasio_find_wait(rq, &wait)) {
+	case QASIO_MATCH:
+		qasio_promote(qd, rq, QASIO_BOOSTED,
+			      qasio_level_of(wait.ioprio));
+		qasio_count_boost(rq, &wait, true, qd->backlog,
+				  qd->backlog * READ_ONCE(qd->service_ns));
+		break;
+	case QASIO_SAME_FILE:
+		qasio_promote(qd, rq, QASIO_SYNC_WRITE,
+			      qasio_level_of(wait.ioprio));
+		qasio_count_same_file();
+		break;
+	case QASIO_NO_MATCH:
+		break;
+	}
+}
+
+/*
  * Merging
  */
 
@@ -446,6 +474,7 @@ static void qasio_request_merged(struct request_queue *q, struct request *rq,
 		elv_rb_del(&qasio_list_of(rq)->sort, rq);
 		elv_rb_add(&qasio_list_of(rq)->sort, rq);
 	}
+	qasio_catch(qasio_of(q), rq);
 }
 
 /* @next, queued or about to be, became a part of @rq. */
@@ -467,6 +496,7 @@ static void qasio_requests_merged(struct request_queue *q, struct request *rq,
 	}
 	if (kind < qasio_list_of(rq)->kind)
 		qasio_promote(qd, rq, kind, QASIO_IDLE);
+	qasio_catch(qd, rq);
 }
 
 /*
@@ -479,7 +509,6 @@ static void qasio_insert_request(struct qasio_queue *qd, struct request *rq,
 	enum qasio_kind kind = qasio_kind_of(rq->cmd_flags);
 	unsigned int level = qasio_level_of(req_get_ioprio(rq));
 	struct request_queue *q = qd->q;
-	struct qasio_wait wait;
 
 	lockdep_assert_held(&qd->lock);
 
@@ -503,24 +532,7 @@ static void qasio_insert_request(struct qasio_queue *qd, struct request *rq,
 	qasio_enqueue(qd, rq, level, kind);
 	qasio_make_mergeable(q, rq);
 
-	if (!qasio_is_backlog(kind) || !qasio_get(qd, QASIO_BOOST) ||
-	    !qasio_waits_pending())
-		return;
-	switch (qasio_find_wait(rq, &wait)) {
-	case QASIO_MATCH:
-		qasio_promote(qd, rq, QASIO_BOOSTED,
-			      qasio_level_of(wait.ioprio));
-		qasio_count_boost(rq, &wait, true, qd->backlog,
-				  qd->backlog * READ_ONCE(qd->service_ns));
-		break;
-	case QASIO_SAME_FILE:
-		qasio_promote(qd, rq, QASIO_SYNC_WRITE,
-			      qasio_level_of(wait.ioprio));
-		qasio_count_same_file();
-		break;
-	case QASIO_NO_MATCH:
-		break;
-	}
+	qasio_catch(qd, rq);
 }
 
 static void qasio_insert_requests(struct blk_mq_hw_ctx *hctx,
@@ -546,13 +558,13 @@ static void qasio_insert_requests(struct blk_mq_hw_ctx *hctx,
  * Boosting
  */
 
-/* Look for what @wait waits for in one queue. */
-static bool qasio_boost_in(struct qasio_queue *qd,
-			   const struct qasio_wait *wait)
+/* Boost what @wait waits for in one queue; the best match found. */
+static enum qasio_match qasio_boost_in(struct qasio_queue *qd,
+				       const struct qasio_wait *wait)
 {
 	unsigned int level = qasio_level_of(wait->ioprio);
+	enum qasio_match found = QASIO_NO_MATCH;
 	unsigned int ahead = 0, i;
-	bool found = false;
 
 	spin_lock(&qd->lock);
 	for (i = 0; i < QASIO_LEVELS * QASIO_KINDS && qd->backlog; i++) {
@@ -565,11 +577,11 @@ static bool qasio_boost_in(struct qasio_queue *qd,
 		list_for_each_entry_safe(rq, next, &list->fifo, queuelist) {
 			enum qasio_match match = qasio_match(rq, wait);
 
+			found = max(found, match);
 			if (match == QASIO_MATCH) {
 				qasio_promote(qd, rq, QASIO_BOOSTED, level);
 				qasio_count_boost(rq, wait, false, ahead,
 						  ahead * qd->service_ns);
-				found = true;
 				if (!wait->whole_file)
 					goto out;
 			} else if (match == QASIO_SAME_FILE) {
@@ -593,6 +605,7 @@ out:
  */
 bool qasio_boost_queued(const struct qasio_wait *wait)
 {
+	enum qasio_match match;
 	struct qasio_queue *qd;
 	bool found = false;
 
@@ -600,10 +613,11 @@ bool qasio_boost_queued(const struct qasio_wait *wait)
 	list_for_each_entry_rcu(qd, &qasio_queues, node) {
 		if (!qasio_get(qd, QASIO_BOOST) || !READ_ONCE(qd->backlog))
 			continue;
-		if (qasio_boost_in(qd, wait))
-			found = true;
-		if (!READ_ONCE(qd->blocked))
+		match = qasio_boost_in(qd, wait);
+		if (match != QASIO_NO_MATCH)
 			blk_mq_run_hw_queues(qd->q, true);
+		if (match == QASIO_MATCH)
+			found = true;
 	}
 	rcu_read_unlock();
 	return found;

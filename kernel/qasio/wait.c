@@ -277,8 +277,8 @@ static int qasio_buffer_waits(struct kprobe *probe, struct pt_regs *regs)
 		(struct buffer_head *)regs_get_kernel_argument(regs, 0);
 
 	if (qasio_in_use() && buffer_locked(bh) && buffer_uptodate(bh))
-		qasio_waits_for(bh->b_folio->mapping, bh->b_page, bh_offset(bh),
-				bh->b_size);
+		qasio_waits_for(folio_mapping(bh->b_folio), bh->b_page,
+				bh_offset(bh), bh->b_size);
 	return 0;
 }
 
