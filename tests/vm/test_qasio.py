@@ -19,6 +19,7 @@ from fastsync_lab.build import (
     kbuild,
     make_module,
     own_module_variables,
+    own_modules,
 )
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree
@@ -85,11 +86,15 @@ class Scheduled:
 
 @pytest.fixture(scope="module")
 def qasio_ko(tree: KernelTree) -> Path:
+    if "qasio" not in own_modules(tree):
+        pytest.skip(f"qasio is not for Linux {tree.series}")
     return build_qasio(tree)
 
 
 @pytest.fixture(scope="module")
-def slow_device(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+def slow_device(
+    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, qasio_ko: Path
+) -> Iterator[GuestFs]:
     prepare(vm, modules, flashdev)
     vm.run("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")
     yield GuestFs(vm, fsops, vm.load_device(SLOW_DEVICE, flashdev, capacity_mib=CAPACITY_MIB))
@@ -113,12 +118,14 @@ def settled(sched: Scheduled, *words: str) -> None:
     sched.vm.run("sync; echo 3 >/proc/sys/vm/drop_caches; sleep 1")
 
 
+@pytest.mark.short
 def test_module_loads_and_says_what_it_is(sched: Scheduled) -> None:
     assert "[qasio]" in sched.vm.run(f"cat {QUEUE}/scheduler").stdout
     assert "cannot watch" not in sched.vm.run("dmesg").stdout
     assert sched.vm.run(f"cat {QUEUE}/wbt_lat_usec").stdout == "0\n"
 
 
+@pytest.mark.short
 @pytest.mark.parametrize(
     ("words", "call"),
     [
