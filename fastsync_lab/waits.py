@@ -57,11 +57,12 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Scheduler:
-    """An I/O scheduler and its settings."""
+    """An I/O scheduler and its settings; `nr_requests` where it is not what others have."""
 
     name: str
     scheduler: str
     wbt: bool = False
+    nr_requests: int | None = None
     tunables: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -156,8 +157,8 @@ def cell_script(
         f"echo {scheduler.scheduler} >{queue}/scheduler || exit",
         f"echo {WBT_ON_US if scheduler.wbt else WBT_OFF_US} >{queue}/wbt_lat_usec || exit",
     ]
-    if nr_requests and scheduler.scheduler != "none":
-        lines.append(f"echo {nr_requests} >{queue}/nr_requests || exit")
+    if (wanted := scheduler.nr_requests or nr_requests) and scheduler.scheduler != "none":
+        lines.append(f"echo {wanted} >{queue}/nr_requests || exit")
     lines += [
         f"echo {value} >{queue}/iosched/{name} || exit"
         for name, value in scheduler.tunables.items()

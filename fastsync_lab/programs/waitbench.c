@@ -18,6 +18,13 @@
  *   M5	unlink of a file of 1 MiB, which is on the medium, then write 4 KiB and
  *	fsync of another
  *
+ *   LAUNCH	an application starts: 8 reads of 16 KiB that are not cached, in
+ *	different files, then a row is added to its database: write 4 KiB to a
+ *	journal, fsync, 4 KiB to the database, fsync
+ *   PHOTOS	a burst of photos: creat, write 2, 3 or 4 MiB, fsync, close
+ *   INSTALL	16 files of 4 to 64 KiB: creat under another name, write, fsync,
+ *	close, rename
+ *
  * With BULK instead, there are no rounds: the writer is alone.
  *
  * "On their way": by sync_file_range(), which sends them as write-back does.
@@ -45,12 +52,18 @@
 #define BULK_LEAD_S 4
 #define SENT (64 * KIB)
 #define PAGE (4 * KIB)
+#define PART (16 * KIB)
+#define LAUNCH_FILES 64
+#define LAUNCH_READS 8
+#define INSTALL_FILES 16
+#define MAX_CALLS_A_ROUND 16
 #define APPEND 1000
 #define NS_PER_S 1000000000LL
 
-enum call { CREAT, WRITE, FSYNC, TRUNCATE, UNLINK, CALLS };
+enum call { CREAT, READ, WRITE, FSYNC, TRUNCATE, UNLINK, RENAME, CALLS };
 
-static const char *const call_names[] = { "creat", "write", "fsync", "truncate", "unlink" };
+static const char *const call_names[] = { "creat",    "read",	"write", "fsync",
+					  "truncate", "unlink", "rename" };
 
 static struct {
 	int64_t *ns;
@@ -194,13 +207,96 @@ static void m5(long round)
 	close(fd);
 }
 
+static void launch_prepare(void)
+{
+	char name[32];
+
+	for (int i = 0; i < LAUNCH_FILES; i++) {
+		int fd;
+
+		snprintf(name, sizeof(name), "part%d", i);
+		fd = plain_file(name, MIB);
+		need(!fsync(fd), "fsync");
+		need(!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), "posix_fadvise");
+		close(fd);
+	}
+}
+
+/* Each part of each file is read once, so that none is cached. */
+static void launch(long round)
+{
+	static int journal = -1, database = -1;
+
+	if (journal < 0) {
+		journal = plain_file("journal", PAGE);
+		database = plain_file("database", PAGE);
+	}
+	for (long i = round * LAUNCH_READS; i < (round + 1) * LAUNCH_READS; i++) {
+		char name[32];
+		int64_t start;
+		int fd;
+
+		snprintf(name, sizeof(name), "part%ld", i % LAUNCH_FILES);
+		fd = open(name, O_RDONLY | O_CLOEXEC);
+		need(fd >= 0, name);
+		need(!posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM), "posix_fadvise");
+		start = now_ns();
+		need(pread(fd, buffer, PART, i / LAUNCH_FILES * PART % MIB) == PART, "pread");
+		took(READ, start);
+		close(fd);
+	}
+	timed_write(journal, PAGE);
+	timed_fsync(journal);
+	timed_write(database, PAGE);
+	timed_fsync(database);
+}
+
+static void photos(long round)
+{
+	char name[32];
+	int fd;
+
+	snprintf(name, sizeof(name), "photo%ld", round);
+	fd = timed_creat(name);
+	for (long mib = 2 + round % 3; mib; mib--)
+		timed_write(fd, MIB);
+	timed_fsync(fd);
+	close(fd);
+}
+
+static void install(long round)
+{
+	for (long i = 0; i < INSTALL_FILES; i++) {
+		char name[32], unpacked[40];
+		int64_t start;
+		int fd;
+
+		snprintf(name, sizeof(name), "app%ld-%ld", round, i);
+		snprintf(unpacked, sizeof(unpacked), "%s.new", name);
+		fd = timed_creat(unpacked);
+		timed_write(fd, PAGE * (1 + i));
+		timed_fsync(fd);
+		close(fd);
+		start = now_ns();
+		need(!rename(unpacked, name), name);
+		took(RENAME, start);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*prepare)(void);
 	void (*round)(long round);
 } benchmarks[] = {
-	{ "M1", NULL, m1 },	 { "M2", NULL, m2 },   { "M3", NULL, m3 }, { "M4", NULL, m4 },
-	{ "M5", m5_prepare, m5 }, { "BULK", NULL, NULL },
+	{ "M1", NULL, m1 },
+	{ "M2", NULL, m2 },
+	{ "M3", NULL, m3 },
+	{ "M4", NULL, m4 },
+	{ "M5", m5_prepare, m5 },
+	{ "LAUNCH", launch_prepare, launch },
+	{ "PHOTOS", NULL, photos },
+	{ "INSTALL", NULL, install },
+	{ "BULK", NULL, NULL },
 };
 
 static void bulk(void)
@@ -284,14 +380,14 @@ int main(int argc, char **argv)
 	}
 	while (strcmp(benchmarks[which].name, argv[2]))
 		if (++which == sizeof(benchmarks) / sizeof(benchmarks[0])) {
-			fprintf(stderr, "waitbench: no benchmark %s: M1 to M5, BULK\n", argv[2]);
+			fprintf(stderr, "waitbench: no benchmark %s\n", argv[2]);
 			return 1;
 		}
 	buffer = malloc(MIB);
 	need(!!buffer, "malloc");
 	memset(buffer, 'w', MIB);
 	for (int i = 0; i < CALLS; i++) {
-		calls[i].ns = calloc(rounds, sizeof(int64_t));
+		calls[i].ns = calloc(rounds * MAX_CALLS_A_ROUND, sizeof(int64_t));
 		need(!!calls[i].ns, "calloc");
 	}
 	if (benchmarks[which].prepare)

@@ -25,6 +25,7 @@ wbt = true
 [[scheduler]]
 name = "qasio, boost off"
 scheduler = "qasio"
+nr_requests = 2048
 tunables = { boost = 0 }
 [[scheduler]]
 name = "qasio"
@@ -108,7 +109,7 @@ def test_a_cells_script_sets_what_its_row_says() -> None:
     script = waits.cell_script(off, rows.benchmarks[0], None, "/waitbench")
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/iosched/boost || exit" in script
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
-    assert "nr_requests ||" not in script
+    assert "echo 2048 >/sys/block/${FASTSYNC_DEV##*/}/queue/nr_requests" in script
 
 
 def test_figures_of_a_cell() -> None:
