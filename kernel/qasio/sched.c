@@ -34,8 +34,8 @@
  *
  *  - One is dispatched nevertheless once none was for async_wait_ms.
  *
- * So nothing starves: boosted requests are few, reads pass a waiting sync write
- * for no longer than sync_wait_ms, the backlog moves every async_wait_ms,
+ * So nothing starves: boosted requests are few, of sync writes that wait behind
+ * reads QASIO_SYNC_BATCH go every sync_wait_ms, the backlog moves every async_wait_ms,
  * within it a request is passed by others for QASIO_SORT_EXPIRE at most, and a
  * level waits for those above it for prio_aging_ms at most.
  *
@@ -180,6 +180,7 @@ struct qasio_level {
  * @timer: runs the queue when time has made something dispatchable
  * @backlog_pos: where the last backlog request ended
  * @sync_left: how many sync writes may still pass the reads
+ * @sync_moved: when one last did, in jiffies
  * @backlog_moved: when one was last dispatched, or the first was queued, in ns
  * @in_flight: backlog requests that the driver has
  * @in_flight_sectors: what they write
@@ -203,6 +204,7 @@ struct qasio_queue {
 	struct hrtimer timer;
 	sector_t backlog_pos;
 	unsigned int sync_left;
+	unsigned long sync_moved;
 	u64 backlog_moved;
 
 	atomic_t in_flight;
@@ -489,9 +491,12 @@ static void qasio_requests_merged(struct request_queue *q, struct request *rq,
 	lockdep_assert_held(&qd->lock);
 
 	if (list) {
-		if (time_before((unsigned long)next->fifo_time,
-				(unsigned long)rq->fifo_time))
+		if (list == qasio_list_of(rq) &&
+		    time_before((unsigned long)next->fifo_time,
+				(unsigned long)rq->fifo_time)) {
+			list_move(&rq->queuelist, &next->queuelist);
 			rq->fifo_time = next->fifo_time;
+		}
 		qasio_dequeue(qd, next);
 	}
 	if (kind < qasio_list_of(rq)->kind)
@@ -729,11 +734,16 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	if (!read || !sync)
 		return read ?: sync;
 
-	if (!qd->sync_left && qasio_waits_since(sync, qasio_get(qd, QASIO_SYNC_WAIT_MS)))
+	if (!qd->sync_left) {
+		unsigned int ms = qasio_get(qd, QASIO_SYNC_WAIT_MS);
+
+		if (!qasio_waits_since(sync, ms) ||
+		    time_is_after_jiffies(qd->sync_moved + msecs_to_jiffies(ms)))
+			return read;
 		qd->sync_left = QASIO_SYNC_BATCH;
-	if (!qd->sync_left)
-		return read;
+	}
 	qd->sync_left--;
+	qd->sync_moved = jiffies;
 	return sync;
 }
 
@@ -917,6 +927,7 @@ static int qasio_start(struct request_queue *q, struct elevator_queue *eq)
 	hrtimer_setup(&qd->timer, qasio_timer_fn, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_ABS);
 	qd->last_waited_for_jiffies = jiffies - QASIO_RECENT;
+	qd->sync_moved = jiffies;
 
 	for (i = 0; i < QASIO_TUNABLES; i++)
 		qd->tunable[i] = qasio_defaults[i].value;

@@ -231,6 +231,23 @@ def test_the_backlog_moves_while_others_write_all_the_time(sched: Scheduled, wai
     assert wait_ms - 20 < took_ms < wait_ms + 100
 
 
+@pytest.mark.parametrize(("wait_ms", "most_ms"), [(400, 500), (0, 150)])
+def test_a_sync_write_passes_a_flood_of_reads_in_time(
+    sched: Scheduled, wait_ms: int, most_ms: int
+) -> None:
+    settled(sched)
+    sched.tune("sync_wait_ms", wait_ms)
+    fio = sched.vm.stage("fio")
+    sched.vm.run(
+        f"{fio} --name=flood --filename=/dev/flash0 --readonly --rw=randread --bs=128k --direct=1 "
+        "--ioengine=libaio --iodepth=48 --time_based --runtime=3s --thread >/dev/null 2>&1 & "
+        "echo $! >/run/flood"
+    )
+    took_ms = sched.timed_ms("opendirect", "sleep:1000", call="write")
+    sched.vm.run("kill $(cat /run/flood); sleep 1")
+    assert wait_ms * 0.9 < took_ms < most_ms
+
+
 def test_neighbouring_requests_are_merged(sched: Scheduled) -> None:
     settled(sched)
     words = [word for _ in range(32) for word in ("append", "writeback")]
