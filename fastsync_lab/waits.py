@@ -6,15 +6,16 @@ is who is served first. One guest for each device; finished cells are kept as in
 """
 
 import json
+import shlex
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fastsync_lab.build import build_flashdev, build_modules, build_qasio
+from fastsync_lab.build import ModuleSet, build_flashdev, build_modules, build_qasio
 from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import (
@@ -32,15 +33,13 @@ from fastsync_lab.experiment import (
     write_atomically,
 )
 from fastsync_lab.figures import kernel_of, load_result
-from fastsync_lab.kernels import fetch_kernel
+from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import repo_root, results_dir
 from fastsync_lab.report import count, markdown
 from fastsync_lab.required import Verdict
+from fastsync_lab.shell import run
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from fastsync_lab.workload import build_waitbench
-
-if TYPE_CHECKING:
-    from fastsync_lab.kernels import KernelTree
 
 NAME = "qasio"
 OTHERS = "others"
@@ -49,8 +48,14 @@ MEMORY_MIB = 3072
 CELL_TIMEOUT_S = 1800.0
 REST_S = 6  # longer than jbd2's periodic commit
 WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
+QUEUE = "/sys/block/${FASTSYNC_DEV##*/}/queue"
 WAITS = "/sys/kernel/debug/qasio/waits"
-FIGURES = ("max", "p99", "elapsed", "writer")
+CALL_FIGURES = ("max", "p99")
+ROUND_FIGURES = ("elapsed", "writer")
+MATRIX_FIGURES = ("speed", "cpu")
+FIGURES = (*CALL_FIGURES, *ROUND_FIGURES, *MATRIX_FIGURES)
+FIO_BLOCK_KIB = 4
+TICK_NS = 10_000_000  # of /proc/stat
 
 Result = Mapping[str, Any]
 
@@ -94,6 +99,16 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """fio on the device itself: patterns (of fio's --rw) at depths under schedulers, by name."""
+
+    schedulers: Sequence[str]
+    patterns: Sequence[str]
+    depths: Sequence[int]
+    seconds: int
+
+
+@dataclass(frozen=True)
 class Rows:
     """What waits.toml says; `nr_requests` by device, where it is not the kernel's default."""
 
@@ -103,6 +118,7 @@ class Rows:
     nr_requests: Mapping[str, int]
     schedulers: Sequence[Scheduler]
     benchmarks: Sequence[Benchmark]
+    matrix: Matrix
     required: Sequence[Requirement]
     quick: bool
 
@@ -118,6 +134,7 @@ def parse_rows(text: str, *, quick: bool) -> Rows:
         rows = Rows(
             schedulers=[Scheduler(**row) for row in table.pop("scheduler")],
             benchmarks=[Benchmark(**row) for row in table.pop("benchmark")],
+            matrix=Matrix(**table.pop("matrix")),
             required=[Requirement(**row) for row in table.pop("required")],
             quick=quick,
             **table,
@@ -125,7 +142,8 @@ def parse_rows(text: str, *, quick: bool) -> Rows:
     except TypeError as error:
         raise FastsyncError(f"waits.toml: {error}") from error
     known = {OTHERS, *(scheduler.name for scheduler in rows.schedulers)}
-    if unknown := [r.base for r in rows.required if r.base not in known]:
+    named = [*(requirement.base for requirement in rows.required), *rows.matrix.schedulers]
+    if unknown := [name for name in named if name not in known]:
         raise FastsyncError(f"waits.toml: no scheduler {unknown[0]!r}")
     if not quick:
         return rows
@@ -134,6 +152,7 @@ def parse_rows(text: str, *, quick: bool) -> Rows:
         devices=chosen["devices"],
         schedulers=[s for s in rows.schedulers if s.name in chosen["schedulers"]],
         benchmarks=[b for b in rows.benchmarks if b.name in chosen["benchmarks"]],
+        matrix=replace(rows.matrix, patterns=chosen["patterns"]),
     )
 
 
@@ -145,25 +164,29 @@ def load_rows(*, quick: bool) -> Rows:
 # --- a cell ------------------------------------------------------------------------------------
 
 
+def scheduler_lines(scheduler: Scheduler, nr_requests: int | None) -> list[str]:
+    """Bash that unmounts the device and sets its scheduler."""
+    lines = [
+        f"! mountpoint -q {MOUNT_POINT} || umount {MOUNT_POINT} || exit",
+        f"mkdir -p {MOUNT_POINT} || exit",
+        f"echo none >{QUEUE}/scheduler || exit",
+        f"echo {scheduler.scheduler} >{QUEUE}/scheduler || exit",
+        f"echo {WBT_ON_US if scheduler.wbt else WBT_OFF_US} >{QUEUE}/wbt_lat_usec || exit",
+    ]
+    if (wanted := scheduler.nr_requests or nr_requests) and scheduler.scheduler != "none":
+        lines.append(f"echo {wanted} >{QUEUE}/nr_requests || exit")
+    return lines + [
+        f"echo {value} >{QUEUE}/iosched/{name} || exit"
+        for name, value in scheduler.tunables.items()
+    ]
+
+
 def cell_script(
     scheduler: Scheduler, benchmark: Benchmark, nr_requests: int | None, waitbench: str
 ) -> str:
     """Bash for one cell: scheduler, fresh file system, benchmark; prints sections."""
-    queue = "/sys/block/${FASTSYNC_DEV##*/}/queue"
     lines = [
-        f"! mountpoint -q {MOUNT_POINT} || umount {MOUNT_POINT} || exit",
-        f"mkdir -p {MOUNT_POINT} || exit",
-        f"echo none >{queue}/scheduler || exit",
-        f"echo {scheduler.scheduler} >{queue}/scheduler || exit",
-        f"echo {WBT_ON_US if scheduler.wbt else WBT_OFF_US} >{queue}/wbt_lat_usec || exit",
-    ]
-    if (wanted := scheduler.nr_requests or nr_requests) and scheduler.scheduler != "none":
-        lines.append(f"echo {wanted} >{queue}/nr_requests || exit")
-    lines += [
-        f"echo {value} >{queue}/iosched/{name} || exit"
-        for name, value in scheduler.tunables.items()
-    ]
-    lines += [
+        *scheduler_lines(scheduler, nr_requests),
         f"{MKFS} $FASTSYNC_DEV || exit",
         f"mount -t ext4 -o {benchmark.mount_options} $FASTSYNC_DEV {MOUNT_POINT} || exit",
         f"cd {MOUNT_POINT} || exit",
@@ -173,9 +196,41 @@ def cell_script(
         f"{waitbench} $FASTSYNC_DEV {benchmark.name} {benchmark.rounds} {benchmark.window_s} "
         "|| exit",
         f'echo "{SECTION}after"; cat {WAITS}',
-        f'echo "{SECTION}queue"; echo nr_requests $(<{queue}/nr_requests) '
-        f"wbt_lat_usec $(<{queue}/wbt_lat_usec)",
+        f'echo "{SECTION}queue"; echo nr_requests $(<{QUEUE}/nr_requests) '
+        f"wbt_lat_usec $(<{QUEUE}/wbt_lat_usec)",
         f"cd / && umount {MOUNT_POINT}",
+    ]
+    return "\n".join(lines)
+
+
+def fio_script(
+    scheduler: Scheduler, pattern: str, depth: int, seconds: int, nr_requests: int | None, fio: str
+) -> str:
+    """Bash for one cell of the matrix; prints sections."""
+    arguments = [
+        "--name=matrix",
+        "--filename=$FASTSYNC_DEV",
+        f"--rw={pattern}",
+        f"--bs={FIO_BLOCK_KIB}k",
+        "--direct=1",
+        "--ioengine=libaio",
+        f"--iodepth={depth}",
+        "--time_based",
+        f"--runtime={seconds}s",
+        "--thread",
+        "--norandommap",
+        "--randrepeat=1",
+        "--clocksource=clock_gettime",
+        "--disk_util=0",
+        "--eta=never",
+        "--output-format=json",
+    ]
+    lines = [
+        *scheduler_lines(scheduler, nr_requests),
+        f'sleep 1; echo "{SECTION}before"; head -n 1 /proc/stat',
+        f'echo "{SECTION}result"',
+        f"{fio} {' '.join(arguments)} || exit",
+        f'echo "{SECTION}after"; head -n 1 /proc/stat',
     ]
     return "\n".join(lines)
 
@@ -208,6 +263,29 @@ def measure_cell(parts: Mapping[str, str]) -> dict[str, Any]:
         raise FastsyncError(f"waitbench printed no result: {error!r}") from error
 
 
+def busy_ns(stat: str) -> int:
+    """How long the CPUs did anything, from the first line of /proc/stat."""
+    ticks = [int(word) for word in stat.split()[1:9]]
+    user, nice, system, _idle, _iowait, irq, softirq, _steal = ticks
+    return (user + nice + system + irq + softirq) * TICK_NS
+
+
+def measure_fio(parts: Mapping[str, str]) -> dict[str, Any]:
+    """One repetition's figures of the matrix. Raises FastsyncError when fio printed no result."""
+    try:
+        text = parts["result"]
+        job = json.loads(text[text.index("{") :])["jobs"][0]
+        done = [job[way] for way in ("read", "write")]
+        requests = sum(way["total_ios"] for way in done)
+        busy = busy_ns(parts["after"]) - busy_ns(parts["before"])
+        return {
+            "requests_per_s": round(sum(way["iops"] for way in done), 2),
+            "cpu_ns_per_request": round(busy / requests, 1),
+        }
+    except (ValueError, KeyError, IndexError, TypeError, ZeroDivisionError) as error:
+        raise FastsyncError(f"fio printed no result: {error!r}") from error
+
+
 # --- a run -------------------------------------------------------------------------------------
 
 
@@ -215,32 +293,38 @@ def measure_cell(parts: Mapping[str, str]) -> dict[str, Any]:
 class Setup:
     """What all guests of a run share."""
 
-    tree: "KernelTree"
-    files: Mapping[str, Path]  # jbd2, ext4, flashdev, qasio, waitbench
+    tree: KernelTree
+    stock: ModuleSet
+    flashdev: Path
+    qasio: Path
+    waitbench: Path
+    fio_version: str
 
 
 def prepare(kernel: str, report: Report) -> Setup:
     """Fetch and build what the guests need."""
     tree = fetch_kernel(kernel)
     report(f"building qasio, the device model and waitbench for {tree.release}")
-    stock = build_modules(tree, stock=True)
-    files = {
-        "jbd2": stock.jbd2,
-        "ext4": stock.ext4,
-        "flashdev": build_flashdev(tree),
-        "qasio": build_qasio(tree),
-        "waitbench": build_waitbench(),
-    }
-    return Setup(tree, files)
+    return Setup(
+        tree=tree,
+        stock=build_modules(tree, stock=True),
+        flashdev=build_flashdev(tree),
+        qasio=build_qasio(tree),
+        waitbench=build_waitbench(),
+        fio_version=run(["fio", "--version"]).stdout.strip(),
+    )
 
 
 def describe(setup: Setup, profile: DeviceProfile) -> dict[str, Any]:
     """Everything that a figure depends on besides scheduler and benchmark."""
     config = VmConfig(setup.tree)
+    stock = setup.stock
+    files = (stock.jbd2, stock.ext4, setup.flashdev, setup.qasio, setup.waitbench)
     return {
         "kernel_release": setup.tree.release,
         "debian_version": setup.tree.debian_version,
-        "sha256": {name: file_hash(path) for name, path in setup.files.items()},
+        "sha256": {path.name: file_hash(path) for path in files},
+        "fio": setup.fio_version,
         "device": asdict(profile),
         "capacity_mib": CAPACITY_MIB,
         "memory_mib": MEMORY_MIB,
@@ -250,20 +334,37 @@ def describe(setup: Setup, profile: DeviceProfile) -> dict[str, Any]:
     }
 
 
-def empty_cells(
-    rows: Rows, environment: Mapping[str, Any], nr_requests: int | None
-) -> list[dict[str, Any]]:
-    """A cell for each benchmark and scheduler, without figures."""
-    return [
-        {
-            "key": key_of(environment, asdict(benchmark), asdict(scheduler), nr_requests),
-            "benchmark": benchmark.name,
-            "rounds": benchmark.rounds,
-            "scheduler": scheduler.name,
-            "repetitions": [],
-        }
+@dataclass(frozen=True)
+class Cell:
+    """What one cell runs, and how its output is read."""
+
+    names: Mapping[str, str]
+    script: str
+    measure: Callable[[Mapping[str, str]], dict[str, Any]]
+
+
+def cells_of(rows: Rows, nr_requests: int | None, waitbench: str, fio: str) -> list[Cell]:
+    """All cells, those of the matrix last."""
+    cells = [
+        Cell(
+            {"benchmark": benchmark.name, "scheduler": scheduler.name},
+            cell_script(scheduler, benchmark, nr_requests, waitbench),
+            measure_cell,
+        )
         for benchmark in rows.benchmarks
         for scheduler in rows.schedulers
+    ]
+    matrix = rows.matrix
+    return cells + [
+        Cell(
+            {"matrix": f"{pattern}, depth {depth}", "scheduler": scheduler.name},
+            fio_script(scheduler, pattern, depth, matrix.seconds, nr_requests, fio),
+            measure_fio,
+        )
+        for pattern in matrix.patterns
+        for depth in matrix.depths
+        for scheduler in rows.schedulers
+        if scheduler.name in matrix.schedulers
     ]
 
 
@@ -274,13 +375,9 @@ def run_device(rows: Rows, device: str, setup: Setup, report: Report) -> Path:
     """
     profile = load_profile(device)
     environment = describe(setup, profile)
-    nr_requests = rows.nr_requests.get(device)
     stem = f"{NAME}-{'quick' if rows.quick else 'full'}-{setup.tree.series}-{device}"
     partial = results_dir() / f"{stem}.partial.json"
-    cells = empty_cells(rows, environment, nr_requests)
     kept = kept_repetitions(partial)
-    for cell in cells:
-        cell["repetitions"] = kept.get(cell["key"], [])[: rows.repetitions]
     result: dict[str, Any] = {
         "format": FORMAT,
         "experiment": NAME,
@@ -290,45 +387,47 @@ def run_device(rows: Rows, device: str, setup: Setup, report: Report) -> Path:
         "complete": False,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment,
-        "cells": cells,
+        "cells": [],
     }
-    if any(len(cell["repetitions"]) < rows.repetitions for cell in cells):
-        report(f"{stem}: booting {setup.tree.release}")
-        with Vm(VmConfig(setup.tree, memory_mib=MEMORY_MIB)) as vm:
-            waitbench = prepare_guest(vm, setup, profile)
-            pairs = [(b, s) for b in rows.benchmarks for s in rows.schedulers]
-            for cell, (benchmark, scheduler) in zip(cells, pairs, strict=True):
-                script = cell_script(scheduler, benchmark, nr_requests, waitbench)
-                while len(cell["repetitions"]) < rows.repetitions:
-                    done = vm.run(script, timeout_s=CELL_TIMEOUT_S)
-                    if complaints := check_kernel_log(vm.kernel_log()):
-                        raise FastsyncError(f"the kernel complained: {complaints[0]}")
-                    repetition = measure_cell(sections(done.stdout))
-                    cell["repetitions"].append(repetition)
-                    write_atomically(partial, result)
-                    report(
-                        f"{stem}: {benchmark.name}, {scheduler.name}: "
-                        f"{repetition['elapsed_ns'] / 1e9:.2f} s"
-                    )
+    report(f"{stem}: booting {setup.tree.release}")
+    with Vm(VmConfig(setup.tree, memory_mib=MEMORY_MIB)) as vm:
+        waitbench = prepare_guest(vm, setup, profile)
+        cells = cells_of(rows, rows.nr_requests.get(device), waitbench, vm.stage("fio"))
+        for cell in cells:
+            key = key_of(environment, cell.names, cell.script)
+            repetitions = kept.get(key, [])[: rows.repetitions]
+            result["cells"].append({"key": key, **cell.names, "repetitions": repetitions})
+            while len(repetitions) < rows.repetitions:
+                repetitions.append(run_cell(vm, cell))
+                write_atomically(partial, result)
+                report(
+                    f"{stem} {len(result['cells'])}/{len(cells)}: {', '.join(cell.names.values())}"
+                )
     path = results_dir() / f"{stem}.json"
     write_atomically(path, result | {"complete": True})
     partial.unlink(missing_ok=True)
     return path
 
 
+def run_cell(vm: Vm, cell: Cell) -> dict[str, Any]:
+    """Run one cell once. Raises FastsyncError when it fails or the kernel complains."""
+    done = vm.run(cell.script, timeout_s=CELL_TIMEOUT_S)
+    if complaints := check_kernel_log(vm.kernel_log()):
+        raise FastsyncError(f"the kernel complained: {complaints[0]}")
+    return cell.measure(sections(done.stdout))
+
+
 def prepare_guest(vm: Vm, setup: Setup, profile: DeviceProfile) -> str:
     """Load modules and device, put the programs into memory; how waitbench is called."""
-    files = setup.files
     tools = "".join(f"ln -sf {vm.stage(tool)} {tool}\n" for tool in TOOLS)
     vm.run(f"cd /run/fastsync/bin || exit\n{tools}")
-    waitbench = vm.stage(str(files["waitbench"]))
+    waitbench = vm.stage(str(setup.waitbench))
+    vm.load_filesystem(setup.stock)
     vm.run(
-        "for m in ext4 jbd2; do [ ! -d /sys/module/$m ] || rmmod $m || exit; done\n"
-        "modprobe -a bfq kyber-iosched crc32c_generic mbcache crc16 || exit\n"
-        f"insmod {files['jbd2']} && insmod {files['ext4']} && insmod {files['qasio']} || exit\n"
+        f"modprobe -a bfq kyber-iosched && insmod {shlex.quote(str(setup.qasio))} || exit\n"
         "mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug"
     )
-    vm.load_device(profile, files["flashdev"], capacity_mib=CAPACITY_MIB)
+    vm.load_device(profile, setup.flashdev, capacity_mib=CAPACITY_MIB)
     vm.kernel_log()
     return waitbench
 
@@ -374,9 +473,11 @@ class Line:
 
 
 def lines_of(result: Result) -> list[Line]:
-    """The medians of each cell's repetitions, a line for each call, in their order."""
+    """The medians of each benchmark cell's repetitions, a line for each call, in their order."""
     lines = []
     for cell in result["cells"]:
+        if "benchmark" not in cell:
+            continue
         runs = cell["repetitions"]
         for call in runs[0]["calls"] or [""]:
             ms = {
@@ -400,52 +501,79 @@ def lines_of(result: Result) -> list[Line]:
     return lines
 
 
-def base_figure(
-    requirement: Requirement, line: Line, lines: Sequence[Line], own: str
-) -> float | None:
-    """What a figure of `line` is held against; None where it was not run."""
-    beside = [
-        other.figure(requirement.figure)
-        for other in lines
-        if (other.device, other.benchmark, other.call) == (line.device, line.benchmark, line.call)
+@dataclass(frozen=True)
+class Figure:
+    """One value of one scheduler; what has the same name is compared."""
+
+    scheduler: str
+    name: str
+    benchmark: str
+    value: float
+
+
+def figures_of(result: Result, figure: str) -> list[Figure]:
+    """The values of a result that requirements on `figure` are about."""
+    if figure in MATRIX_FIGURES:
+        key = {"speed": "requests_per_s", "cpu": "cpu_ns_per_request"}[figure]
+        return [
+            Figure(
+                cell["scheduler"],
+                cell["matrix"],
+                cell["matrix"],
+                median(run[key] for run in cell["repetitions"]),
+            )
+            for cell in result["cells"]
+            if "matrix" in cell
+        ]
+    lines = lines_of(result)
+    if figure in ROUND_FIGURES:  # the same for each call
+        once = {(line.benchmark, line.scheduler): line for line in lines}.values()
+        return [Figure(x.scheduler, x.benchmark, x.benchmark, x.figure(figure)) for x in once]
+    return [
+        Figure(x.scheduler, f"{x.benchmark} {x.call}", x.benchmark, x.figure(figure))
+        for x in lines
+        if x.call
+    ]
+
+
+def base_of(requirement: Requirement, own: Figure, beside: Sequence[Figure]) -> float | None:
+    """What a figure is held against; None where it was not run."""
+    found = [
+        other.value
+        for other in beside
+        if other.name == own.name
         and (
-            not other.scheduler.startswith(own)
+            not other.scheduler.startswith(NAME)
             if requirement.base == OTHERS
             else other.scheduler == requirement.base
         )
     ]
-    return min(beside) if beside else None
+    return min(found) if found else None
 
 
 def judge(rows: Rows, results: Iterable[Result]) -> list[Verdict]:
     """Every required figure that these results can show."""
     found = []
     for result in results:
-        lines = lines_of(result)
         for requirement in rows.required:
-            asked = [line for line in lines if line.scheduler == NAME]
-            if requirement.devices:
-                asked = [line for line in asked if line.device in requirement.devices]
-            if requirement.benchmarks:
-                asked = [line for line in asked if line.benchmark in requirement.benchmarks]
-            whole = requirement.figure in ("elapsed", "writer")
-            if whole:  # the same for each call
-                asked = list({line.benchmark: line for line in asked}.values())
-            for line in asked:
-                base = base_figure(requirement, line, lines, NAME)
-                if not base:
-                    continue
-                found.append(
-                    Verdict(
-                        kernel_of(result),
-                        line.device,
-                        line.benchmark if whole else f"{line.benchmark} {line.call}",
-                        f"{requirement.figure} over that of {requirement.base}",
-                        line.figure(requirement.figure) / base,
-                        requirement.least,
-                        requirement.most,
+            if requirement.devices and result["device"] not in requirement.devices:
+                continue
+            figures = figures_of(result, requirement.figure)
+            for own in figures:
+                wanted = not requirement.benchmarks or own.benchmark in requirement.benchmarks
+                base = base_of(requirement, own, figures)
+                if own.scheduler == NAME and wanted and base:
+                    found.append(
+                        Verdict(
+                            kernel_of(result),
+                            result["device"],
+                            own.name,
+                            f"{requirement.figure} over that of {requirement.base}",
+                            own.value / base,
+                            requirement.least,
+                            requirement.most,
+                        )
                     )
-                )
     return found
 
 
@@ -491,11 +619,23 @@ def table_lines(result: Result) -> list[list[str]]:
     ]
 
 
+MATRIX_HEAD = ("pattern", "scheduler", "requests/s", "CPU, us a request")
+
+
+def matrix_lines(result: Result) -> list[list[str]]:
+    """The table of the matrix on one device."""
+    speed, cpu = figures_of(result, "speed"), figures_of(result, "cpu")
+    return [
+        [one.name, one.scheduler, f"{one.value:,.0f}", f"{other.value / 1e3:.2f}"]
+        for one, other in zip(speed, cpu, strict=True)
+    ]
+
+
 def waits_line(result: Result) -> str:
     """What qasio saw and did in all of its cells of a result, by type of wait."""
     total: dict[str, dict[str, int]] = {}
     for cell in result["cells"]:
-        if cell["scheduler"] == NAME:
+        if cell["scheduler"] == NAME and "benchmark" in cell:
             for kind, counters in cell["repetitions"][0]["waits"].items():
                 for name, value in counters.items():
                     row = total.setdefault(kind, {})
@@ -523,11 +663,20 @@ def results_text(results: Sequence[Result], rows: Rows) -> str:
             f"## {title_of(result)}",
             markdown(TABLE_HEAD, table_lines(result), texts=3),
             f"What qasio saw: {waits_line(result)}.",
+            "Direct I/O of 4 KiB on the device itself, without anybody who waits for write-back:",
+            markdown(MATRIX_HEAD, matrix_lines(result)),
             f"{len(judged) - len(short)} of {len(judged)} required figures are reached.",
         ]
         if short:
             parts.append("\n".join(f"- {verdict}" for verdict in short))
     return "\n\n".join(parts) + "\n"
+
+
+def print_aligned(lines: Sequence[Sequence[str]]) -> None:
+    """Print a table; a head alone is none."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines if len(lines) > 1 else []:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
 
 
 def print_waits(paths: Iterable[Path]) -> None:
@@ -536,10 +685,8 @@ def print_waits(paths: Iterable[Path]) -> None:
     rows = load_rows(quick=False)
     for result in results:
         print(title_of(result))
-        lines = [list(TABLE_HEAD), *table_lines(result)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(TABLE_HEAD))]
-        for line in lines:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+        print_aligned([list(TABLE_HEAD), *table_lines(result)])
+        print_aligned([list(MATRIX_HEAD), *matrix_lines(result)])
         print(f"Seen: {waits_line(result)}.")
         for verdict in judge(rows, [result]):
             print(verdict)

@@ -16,6 +16,12 @@ repetitions = 1
 devices = ["emmc"]
 schedulers = ["qasio"]
 benchmarks = ["M1"]
+patterns = []
+[matrix]
+schedulers = ["mq-deadline", "qasio"]
+patterns = ["randread"]
+depths = [1, 4]
+seconds = 1
 [nr_requests]
 emmc = 128
 [[scheduler]]
@@ -46,6 +52,10 @@ most = 0.5
 figure = "writer"
 base = "mq-deadline"
 least = 0.95
+[[required]]
+figure = "speed"
+base = "mq-deadline"
+least = 0.98
 """
 COUNTERS = "meta waits 5 boosted {} late 0 other 1 handle 2 commit 3 saved_us 9\nsame_file 4\n"
 
@@ -64,6 +74,11 @@ def cell(scheduler: str, benchmark: str, max_ns: int, writer: float) -> dict[str
     return {"scheduler": scheduler, "benchmark": benchmark, "repetitions": [repetition]}
 
 
+def matrix_cell(scheduler: str, speed: float) -> dict[str, Any]:
+    repetition = {"requests_per_s": speed, "cpu_ns_per_request": 20_000.0}
+    return {"scheduler": scheduler, "matrix": "randread, depth 1", "repetitions": [repetition]}
+
+
 def result(qasio_max_ns: int, qasio_writer: float) -> dict[str, Any]:
     return {
         "device": "emmc",
@@ -74,6 +89,8 @@ def result(qasio_max_ns: int, qasio_writer: float) -> dict[str, Any]:
             cell("qasio", "M1", qasio_max_ns, qasio_writer),
             cell("mq-deadline", "BULK", 0, 50.0),
             cell("qasio", "BULK", 0, qasio_writer),
+            matrix_cell("mq-deadline", 1000.0),
+            matrix_cell("qasio", 990.0 if qasio_writer > 45 else 900.0),
         ],
     }
 
@@ -134,6 +151,34 @@ def test_figures_of_a_cell() -> None:
         waits.measure_cell({**parts, "result": "waitbench: fsync: No space left on device\n"})
 
 
+def test_the_matrix_is_run_under_the_schedulers_it_names() -> None:
+    rows = waits.parse_rows(ROWS, quick=False)
+    cells = waits.cells_of(rows, 128, "/waitbench", "/fio")
+    assert [cell.names["scheduler"] for cell in cells if "matrix" in cell.names] == [
+        "mq-deadline",
+        "qasio",
+    ] * 2
+    assert "/fio --name=matrix --filename=$FASTSYNC_DEV --rw=randread" in cells[-1].script
+    assert "--iodepth=4" in cells[-1].script
+    quick = waits.parse_rows(ROWS, quick=True)
+    assert [cell.names for cell in waits.cells_of(quick, 128, "/waitbench", "/fio")] == [
+        {"benchmark": "M1", "scheduler": "qasio"}
+    ]
+
+
+def test_figures_of_the_matrix() -> None:
+    job = {"read": {"total_ios": 30, "iops": 15.0}, "write": {"total_ios": 10, "iops": 5.0}}
+    parts = {
+        "before": "cpu  10 0 20 500 0 1 2 0 0 0\n",
+        "after": "cpu  14 0 30 900 9 1 4 0 0 0\n",
+        "result": "note: x\n" + json.dumps({"jobs": [job]}),
+    }
+    measured = waits.measure_fio(parts)
+    assert measured == {"requests_per_s": 20.0, "cpu_ns_per_request": 16 * 10**7 / 40}
+    with pytest.raises(FastsyncError, match="fio printed no result"):
+        waits.measure_fio({**parts, "result": "fio: no such device\n"})
+
+
 def test_verdicts_compare_with_the_best_of_the_others_and_not_with_itself() -> None:
     rows = waits.parse_rows(ROWS, quick=False)
     found = waits.judge(rows, [result(4_000_000, 49.0)])
@@ -141,6 +186,7 @@ def test_verdicts_compare_with_the_best_of_the_others_and_not_with_itself() -> N
         ("M1 fsync", 0.4, True),
         ("M1", 0.98, True),
         ("BULK", 0.98, True),
+        ("randread, depth 1", 0.99, True),
     ]
     found = waits.judge(rows, [result(6_000_000, 40.0)])
     assert not any(verdict.passed for verdict in found)
@@ -153,6 +199,7 @@ def test_the_results_show_every_line_and_what_is_short() -> None:
     text = waits.results_text([result(6_000_000, 49.0)], rows)
     assert "## Linux 6.12.117, emmc (one run each)" in text
     assert "| M1 | fsync | qasio | 0.00 | 0.00 | 0.00 | 6.00 | 1.00 | 49.0 |" in text
-    assert "2 of 3 required figures are reached." in text
+    assert "| randread, depth 1 | qasio | 990 | 20.00 |" in text
+    assert "3 of 4 required figures are reached." in text
     assert "- SHORT 0.6000 (at most 0.5) 6.12.117, emmc, M1 fsync: max over that of others" in text
     assert "meta: 10 waits, 2 boosted in the queue" in text
