@@ -56,10 +56,10 @@ static inline void qasio_limit_depth(struct blk_mq_alloc_data *data)
 	data->shallow_depth = qasio_shallow_depth(data->hctx);
 }
 
+/* Called before nr_requests has its new value: the least that it may get. */
 static inline void qasio_depth_updated(struct blk_mq_hw_ctx *hctx)
 {
-	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags,
-					qasio_shallow_depth(hctx));
+	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, 1);
 }
 
 static int qasio_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int index)

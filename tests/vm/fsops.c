@@ -17,6 +17,11 @@
  *                               return; the same with MIB MiB, newly written, of
  *                               FILE.backlog
  *   writebackmeta               the same with the metadata on $FASTSYNC_DEV
+ *   pages:COUNT                 overwrite the first COUNT pages and send each
+ *   direct:MS                   a child writes 64 KiB to FILE.direct, O_DIRECT,
+ *                               again and again, for MS ms; it is waited for at
+ *                               the end
+ *   syncbacklog:MS              a child calls fsync on FILE.backlog MS ms later
  *   sleep:MS align:MS           wait; wait for the start of the next interval
  *   utimens:SEC,NSEC            set mtime, leave atime
  *   utimensnow                  set both to the time of day
@@ -55,6 +60,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -279,6 +285,48 @@ static void op_backlog(char *arg)
 	close(backlog);
 }
 
+static void op_pages(char *arg)
+{
+	for (int i = 0; i < atoi(arg); i++) {
+		need(pwrite(fd, block, BLOCK, i * BLOCK) == BLOCK, "pwrite");
+		need(!sync_file_range(fd, i * BLOCK, BLOCK, SYNC_FILE_RANGE_WRITE),
+		     "sync_file_range");
+	}
+}
+
+static void op_direct(char *arg)
+{
+	const size_t size = 16 * BLOCK;
+	long long until = clock_ns(CLOCK_MONOTONIC) + atoll(arg) * NS_PER_MS;
+	char *buffer, name[PATH_MAX];
+	int file;
+
+	if (fork())
+		return;
+	snprintf(name, sizeof(name), "%s.direct", path);
+	file = open(name, O_WRONLY | O_CREAT | O_DIRECT, 0644);
+	buffer = aligned_alloc(BLOCK, size);
+	need(file >= 0 && buffer, name);
+	memset(buffer, 'd', size);
+	while (clock_ns(CLOCK_MONOTONIC) < until)
+		need(pwrite(file, buffer, size, 0) == (ssize_t)size, name);
+	_exit(0);
+}
+
+static void op_syncbacklog(char *arg)
+{
+	char name[PATH_MAX];
+	int file;
+
+	if (fork())
+		return;
+	sleep_ns(atoll(arg) * NS_PER_MS);
+	snprintf(name, sizeof(name), "%s.backlog", path);
+	file = open(name, O_RDONLY);
+	need(file >= 0 && !fsync(file), name);
+	_exit(0);
+}
+
 static void op_sleep(char *arg) { sleep_ns(atoll(arg) * NS_PER_MS); }
 
 static void op_align(char *arg)
@@ -433,7 +481,8 @@ static const struct {
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
-	OP(writeback), OP(writebackmeta), OP(backlog),
+	OP(writeback), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
+	OP(syncbacklog),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
 	OP(mount), OP(remount), OP(umount), OP(crash), OP(multigrain), OP(clock),
@@ -455,6 +504,8 @@ static void perform(char *word)
 
 int main(int argc, char **argv)
 {
+	int status;
+
 	if (argc < 3)
 		errx(2, "usage: fsops FILE OP...");
 	path = argv[1];
@@ -464,5 +515,8 @@ int main(int argc, char **argv)
 		memset(block, 'a' + i % 26, BLOCK);
 		perform(argv[i]);
 	}
+	while (wait(&status) > 0)
+		if (status)
+			errx(1, "a child failed");
 	return 0;
 }

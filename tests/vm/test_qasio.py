@@ -202,9 +202,8 @@ def test_a_wait_that_begins_before_the_request_is_queued_is_not_missed(sched: Sc
     sched.vm.run(f"echo 4 >{QUEUE}/nr_requests")
     settled(sched)
     before = sched.waits()
-    # The sender blocks for a tag, and the pages of the bio that it holds are under write-back.
-    script = f"{sched.fs.fsops_path} {FILE} backlog:8 & sleep 0.06; "
-    sched.vm.run(script + f"{sched.fs.fsops_path} {FILE}.backlog open fsync; wait")
+    # The sender waits for tags until 10 requests are done, fsync begins after the first.
+    sched.fs.ops("syncbacklog:60", BACKLOG)
     text = sched.vm.run(f"cat {WAITS}").stdout
     same_file = re.search(r"^same_file (\d+)$", text, re.M)
     assert same_file
@@ -227,10 +226,8 @@ def test_the_backlog_moves_while_others_write_all_the_time(sched: Scheduled, wai
     settled(sched)
     sched.tune("boost", 0)
     sched.tune("async_wait_ms", wait_ms)
-    direct = f"dd if=/dev/zero of={MNT}/direct bs=64k count=400 oflag=direct status=none"
-    sched.vm.run(f"{direct} & echo $! >/run/direct")
-    took_ms = sched.timed_ms("open", "sleep:50", "overwrite:4096", "writeback", call="fsync")
-    sched.vm.run("kill $(cat /run/direct) 2>/dev/null; true")
+    words = ("open", "direct:1500", "sleep:50", "overwrite:4096", "writeback")
+    took_ms = sched.timed_ms(*words, call="fsync")
     assert wait_ms - 20 < took_ms < wait_ms + 100
 
 
@@ -253,10 +250,9 @@ def test_a_sync_write_passes_a_flood_of_reads_in_time(
 
 def test_neighbouring_requests_are_merged(sched: Scheduled) -> None:
     settled(sched)
-    words = [word for _ in range(32) for word in ("append", "writeback")]
-    sched.fs.ops("open", "sleep:10", BACKLOG, "io", *words)
-    before, after = sched.fs.ops("open", BACKLOG, "io", *words, "sync", "io")
-    assert after["writes"] - before["writes"] < 32 + 8
+    before, after = sched.fs.ops("open", BACKLOG, "io", "pages:16", "sync", "io")
+    backlog_requests = BACKLOG_MS // REQUEST_MS
+    assert after["writes"] - before["writes"] < backlog_requests + 8
 
 
 def test_values_out_of_range_are_refused(sched: Scheduled) -> None:
