@@ -21,7 +21,7 @@
  *   direct:MS                   a child writes 64 KiB to FILE.direct, O_DIRECT,
  *                               again and again, for MS ms; it is waited for at
  *                               the end
- *   syncbacklog:MS              a child calls fsync on FILE.backlog MS ms later
+ *   later:MS,OP                 a child does OP, MS ms later; waited for as well
  *   sleep:MS align:MS           wait; wait for the start of the next interval
  *   utimens:SEC,NSEC            set mtime, leave atime
  *   utimensnow                  set both to the time of day
@@ -313,17 +313,16 @@ static void op_direct(char *arg)
 	_exit(0);
 }
 
-static void op_syncbacklog(char *arg)
+static void perform(char *word);
+
+static void op_later(char *arg)
 {
-	char name[PATH_MAX];
-	int file;
+	char *word = strchr(arg, ',') + 1;
 
 	if (fork())
 		return;
 	sleep_ns(atoll(arg) * NS_PER_MS);
-	snprintf(name, sizeof(name), "%s.backlog", path);
-	file = open(name, O_RDONLY);
-	need(file >= 0 && !fsync(file), name);
+	perform(word);
 	_exit(0);
 }
 
@@ -482,7 +481,7 @@ static const struct {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
 	OP(writeback), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
-	OP(syncbacklog),
+	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
 	OP(mount), OP(remount), OP(umount), OP(crash), OP(multigrain), OP(clock),

@@ -149,10 +149,10 @@ def test_who_waits_for_durable_data_passes_the_backlog(
 
 
 def test_a_task_that_changes_metadata_under_write_back_is_boosted(sched: Scheduled) -> None:
-    # Sixteen inodes share a block. The backlog's is made last: not in the block of the fifth file,
-    # which would otherwise belong to the running transaction and not be written back.
+    # Sixteen inodes share a block. The root's and the backlog's change: a block with one of these
+    # belongs to the running transaction and is not written back.
     sched.vm.run(f"for i in {{1..40}}; do echo >{MNT}/m$i; done; sync")
-    file = f"{MNT}/m5"
+    file = f"{MNT}/m20"
     sched.fs.ops("open", "chmod:600", "fsync", file=file)  # its inode's block is dirty now
     before = sched.waits()
     words = ("open", BACKLOG, "writebackmeta")
@@ -202,13 +202,11 @@ def test_a_wait_that_begins_before_the_request_is_queued_is_not_missed(sched: Sc
     sched.vm.run(f"echo 4 >{QUEUE}/nr_requests")
     settled(sched)
     before = sched.waits()
-    # The sender waits for tags until 10 requests are done, fsync begins after the first.
-    sched.fs.ops("syncbacklog:60", BACKLOG)
-    text = sched.vm.run(f"cat {WAITS}").stdout
-    same_file = re.search(r"^same_file (\d+)$", text, re.M)
-    assert same_file
+    # Two senders wait for tags; the second one's page is under write-back and in no request yet.
+    senders = (f"later:0,{BACKLOG}", "later:100,writeback")
+    sched.timed_ms("open", "overwrite:4096", *senders, "sleep:200", call="fsync")
     gained = sched.gained("sync", before)
-    assert gained["late"] + int(same_file[1]) >= 1, text
+    assert (gained["boosted"], gained["late"]) == (0, 1)
 
 
 def test_every_boost_is_a_trace_event(sched: Scheduled) -> None:
