@@ -204,7 +204,7 @@ def test_a_wait_that_begins_before_the_request_is_queued_is_not_missed(sched: Sc
     before = sched.waits()
     # Two senders wait for tags; the second one's page is under write-back and in no request yet.
     senders = (f"later:0,{BACKLOG}", "later:100,writeback")
-    sched.timed_ms("open", "overwrite:4096", *senders, "sleep:200", call="fsync")
+    sched.timed_ms("open", "overwrite:4096", *senders, "sleep:130", call="fsync")
     gained = sched.gained("sync", before)
     assert (gained["boosted"], gained["late"]) == (0, 1)
 
