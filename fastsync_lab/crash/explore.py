@@ -1,6 +1,7 @@
 """A run of the explorer: record workloads, recover and judge crash states, keep what failed."""
 
 import hashlib
+import os
 import shutil
 import struct
 import tempfile
@@ -207,9 +208,12 @@ class Judge:
             recovered[page * PAGE : (page + 1) * PAGE] = data
         kernel = [*found.errors]
         kernel += [f"kernel: {line}" for line in check_kernel_log("\n".join(found.log))]
-        with tempfile.TemporaryDirectory(dir=self._work) as folder:
-            kernel += _fsck_clean(Path(folder) / "kernel.img", recovered, "the kernel")
-            repaired, e2fsck = _fsck_repair(Path(folder) / "e2fsck.img", state_image)
+        image = self._work / "image"
+        write_sparse(image, recovered)
+        kernel += _fsck_clean(image, "the kernel")
+        write_sparse(image, state_image)
+        e2fsck = [*_fsck_repair(image), *_fsck_clean(image, "e2fsck")]
+        repaired = image.read_bytes()
         kernel += self._broken_promises("the kernel", recovered, found.tree, returned)
         try:
             by_e2fsck = Image(repaired).tree()
@@ -261,23 +265,19 @@ def _e2fsck(options: str, path: Path) -> Completed:
     return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=60)
 
 
-def _fsck_clean(path: Path, image: bytearray, whose: str) -> list[str]:
-    path.write_bytes(image)
-    done = _e2fsck("-fn", path)
+def _fsck_clean(image: Path, whose: str) -> list[str]:
+    done = _e2fsck("-fn", image)
     if done.status == 0:
         return []
     return [f"after recovery by {whose}, e2fsck -fn: {_complaint(done.stdout)}"]
 
 
-def _fsck_repair(path: Path, image: bytearray) -> tuple[bytes, list[str]]:
-    path.write_bytes(image)
-    done = _e2fsck("-fy", path)
+def _fsck_repair(image: Path) -> list[str]:
+    done = _e2fsck("-fy", image)
     complaint = _complaint(done.stdout)
-    problems = []
     if done.status > 1 or complaint:
-        problems.append(f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}")
-    repaired = path.read_bytes()
-    return repaired, problems + _fsck_clean(path, bytearray(repaired), "e2fsck")
+        return [f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}"]
+    return []
 
 
 def _complaint(output: str) -> str:
@@ -486,6 +486,12 @@ def write_sparse(path: Path, image: bytes | bytearray) -> None:
                 file.write(image[start : start + PAGE])
 
 
+def memory_dir() -> Path | None:
+    """Where images are made and repaired: in memory, for e2fsck syncs what it writes."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
 def crash_dir() -> Path:
     """Recordings, and the images of states that failed."""
     return build_dir() / "crash"
@@ -517,7 +523,7 @@ def explorer(builds: Builds, *, sql: bool, report: Report = silent) -> Iterator[
     crash_dir().mkdir(parents=True, exist_ok=True)
     report(f"booting {builds.tree.release}")
     with (
-        tempfile.TemporaryDirectory(prefix="fastsync-crash-") as work,
+        tempfile.TemporaryDirectory(prefix="fastsync-crash-", dir=memory_dir()) as work,
         ThreadPoolExecutor(1) as pool,
         Vm(VmConfig(builds.tree), out_dir=crash_dir()) as vm,
     ):
