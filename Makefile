@@ -1,8 +1,8 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
 APT_PACKAGES := binutils bubblewrap busybox-static ca-certificates debian-archive-keyring dmsetup e2fsprogs \
-	file fio gcc gcc-12 kmod libc6-dev make mmdebstrap patch perl python3-venv qemu-system-x86 \
-	sparse uidmap xz-utils
+	file fio gcc gcc-12 kmod libc6-dev libmariadb-dev make mariadb-server-core mmdebstrap patch perl \
+	python3-venv qemu-system-x86 sparse uidmap xz-utils
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python

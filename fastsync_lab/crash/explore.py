@@ -6,19 +6,28 @@ import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.crash.extfs import Image, Tree
-from fastsync_lab.crash.guest import Found, Guest, build_programs, make_base, plan
+from fastsync_lab.crash.guest import (
+    Found,
+    Guest,
+    build_programs,
+    built_program,
+    make_base,
+    plan,
+)
 from fastsync_lab.crash.log import Event, parse_log
+from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.oracle import Oracle, Promise
-from fastsync_lab.crash.sql import SqlOracle
+from fastsync_lab.crash.sql import SqlOracle, read_sqlite
 from fastsync_lab.crash.states import (
     State,
     all_states,
@@ -83,6 +92,11 @@ class Case:
         return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}"
 
     @property
+    def script(self) -> Script:
+        """What is run."""
+        return make_script(self.workload, self.seed)
+
+    @property
     def mount_options(self) -> str:
         """What it is mounted with."""
         words = [f"data={'journal' if self.journal == 'journal' else 'ordered'}"]
@@ -115,10 +129,6 @@ class Request:
     states: int = 200
     kernel: str = "6.12"
     state: str | None = None
-
-    def script(self, case: Case) -> Script:
-        """What is run in a case."""
-        return make_script(case.workload, case.seed, self.states)
 
 
 @dataclass(frozen=True)
@@ -198,7 +208,10 @@ class Judge:
     def __init__(self, case: Case, script: Script, ops: list[Op], work: Path) -> None:
         self._work = work
         self._last_ns = max((op.stop_ns for op in ops), default=0)
-        self._sql = SqlOracle(script.lines) if script.sql else None
+        read = read_sqlite
+        if script.flushing:
+            read = partial(read_table, client=built_program(script.program))
+        self._sql = SqlOracle(script.lines, read) if script.sql else None
         self._files = None if script.sql else Oracle(ops, case.promise)
 
     def verdict(self, state_image: bytearray, found: Found, returned: frozenset[int]) -> Verdict:
@@ -317,10 +330,10 @@ class Explorer:
         folders = {}
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
             kept = _kept_recording(case, self.builds.subject) if request.state else None
-            folders[case] = kept or self.record(case, request.script(case))
+            folders[case] = kept or self.record(case, case.script)
         outcomes = []
         for case in request.cases:
-            script, folder = request.script(case), folders[case]
+            script, folder = case.script, folders[case]
             if request.state:
                 outcome = self.look_at(case, script, folder, request.state)
             else:
@@ -335,11 +348,12 @@ class Explorer:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.report(f"{case.name}: recording {len(script.lines)} operations")
-        make_base(folder / "base.img", fast_commit=case.journal == "fast_commit")
+        fast_commit = case.journal == "fast_commit"
+        make_base(folder / "base.img", script.device_mib, fast_commit=fast_commit)
         (folder / "script").write_text(script.text)
         self.guest.load(self.builds.stock if case.mode == CONTROL else self.builds.subject)
         self.guest.vm.kernel_log()
-        self.guest.record(folder, case.mount_options, sql=script.sql)
+        self.guest.record(folder, case.mount_options, script)
         if bad := check_kernel_log(self.guest.vm.kernel_log()):
             raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
@@ -517,9 +531,11 @@ def prepare(kernel: str, report: Report, *, fault: Path | None = None) -> Builds
 
 
 @contextmanager
-def explorer(builds: Builds, *, sql: bool, report: Report = silent) -> Iterator[Explorer]:
-    """An explorer in a guest of its own; `sql` if a workload is SQLite's."""
-    programs = build_programs(sql=sql)
+def explorer(
+    builds: Builds, programs: Collection[str] = (), *, report: Report = silent
+) -> Iterator[Explorer]:
+    """An explorer in a guest of its own, for workloads that `programs` run."""
+    build_programs(programs)
     crash_dir().mkdir(parents=True, exist_ok=True)
     report(f"booting {builds.tree.release}")
     with (
@@ -527,7 +543,7 @@ def explorer(builds: Builds, *, sql: bool, report: Report = silent) -> Iterator[
         ThreadPoolExecutor(1) as pool,
         Vm(VmConfig(builds.tree), out_dir=crash_dir()) as vm,
     ):
-        yield Explorer(Guest(vm, programs, builds.flashdev), builds, Path(work), pool, report)
+        yield Explorer(Guest(vm, builds.flashdev), builds, Path(work), pool, report)
 
 
 def explore(
@@ -541,8 +557,8 @@ def explore(
 
     Raises FastsyncError when the guest or a workload fails.
     """
-    sql = any(request.script(case).sql for case in request.cases)
-    with explorer(builds, sql=sql, report=report) as one:
+    programs = {case.script.program for case in request.cases}
+    with explorer(builds, programs, report=report) as one:
         return one.run(request, finished)
 
 

@@ -82,7 +82,7 @@ def ask(
 
 def test_all_is_every_workload_mode_and_journal() -> None:
     everything = ask("all")
-    assert len(set(everything.cases)) == len(everything.cases) == 14 * (3 + 3 + 4)
+    assert len(set(everything.cases)) == len(everything.cases) == 16 * (3 + 3 + 4)
     assert Case("mmap", "stock", "fast_commit") in everything.cases
     assert command.result_name(everything, "6.12") == "6.12"
     assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")

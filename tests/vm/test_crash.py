@@ -35,7 +35,7 @@ PLANTED_STATES = 60
 @pytest.fixture(scope="module")
 def explorer_here(kernel: str) -> Iterator[Explorer]:
     """One guest for all tests."""
-    with explorer(prepare(kernel, silent), sql=False) as one:
+    with explorer(prepare(kernel, silent)) as one:
         yield one
 
 
