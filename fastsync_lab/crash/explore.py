@@ -92,11 +92,6 @@ class Case:
         return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}"
 
     @property
-    def script(self) -> Script:
-        """What is run."""
-        return make_script(self.workload, self.seed)
-
-    @property
     def mount_options(self) -> str:
         """What it is mounted with."""
         words = [f"data={'journal' if self.journal == 'journal' else 'ordered'}"]
@@ -129,6 +124,10 @@ class Request:
     states: int = 200
     kernel: str = "6.12"
     state: str | None = None
+
+    def script(self, case: Case) -> Script:
+        """What is run in a case."""
+        return make_script(case.workload, case.seed, self.states)
 
 
 @dataclass(frozen=True)
@@ -330,10 +329,10 @@ class Explorer:
         folders = {}
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
             kept = _kept_recording(case, self.builds.subject) if request.state else None
-            folders[case] = kept or self.record(case, case.script)
+            folders[case] = kept or self.record(case, request.script(case))
         outcomes = []
         for case in request.cases:
-            script, folder = case.script, folders[case]
+            script, folder = request.script(case), folders[case]
             if request.state:
                 outcome = self.look_at(case, script, folder, request.state)
             else:
@@ -557,7 +556,7 @@ def explore(
 
     Raises FastsyncError when the guest or a workload fails.
     """
-    programs = {case.script.program for case in request.cases}
+    programs = {request.script(case).program for case in request.cases}
     with explorer(builds, programs, report=report) as one:
         return one.run(request, finished)
 

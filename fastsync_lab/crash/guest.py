@@ -57,7 +57,7 @@ def build_programs(names: Collection[str]) -> None:
     if "crashmaria" in names:
         client = [*flags, "-I/usr/include/mariadb"]
         jobs["crashmaria"] = [*client, str(source / "crashmaria.c"), "-lmariadb"]
-        jobs["fsynconly.so"] = [*flags, "-fPIC", "-shared", str(source / "fsynconly.c")]
+        jobs["innodbsync.so"] = [*flags, "-fPIC", "-shared", str(source / "innodbsync.c")]
     built_program("").mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda name: _compile(built_program(name), jobs[name]), jobs))
@@ -204,14 +204,14 @@ class Guest:
         if not script.flushing:
             return f"{program} crash {DATABASE if script.sql else ''} {MEMORY}/script"
         flushing = mariadb.FLUSHING[script.flushing]
-        preload = ""
+        library = built_program("innodbsync.so")
+        self.vm.run(f"cp {shlex.quote(str(library))} {MEMORY}/")
+        environment = f"LD_PRELOAD={MEMORY}/{library.name}"
         if flushing.fsync_only:
-            library = built_program("fsynconly.so")
-            self.vm.run(f"cp {shlex.quote(str(library))} {MEMORY}/")
-            preload = f"LD_PRELOAD={MEMORY}/{library.name} "
+            environment += " FSYNC_ONLY=1"
         arguments = [*mariadb.arguments(f"/mnt/{mariadb.FOLDER}", MEMORY), *flushing.options]
         server = shlex.join([self.vm.stage(mariadb.SERVER), *arguments])
-        return f"{preload}{program} crash {MEMORY}/socket {MEMORY}/script {server}"
+        return f"{environment} {program} crash {MEMORY}/socket {MEMORY}/script {server}"
 
     def recover(self, folder: Path, plan_text: str) -> list[Found]:
         """Let the kernel that is loaded recover the states of a plan, from base.img and log."""

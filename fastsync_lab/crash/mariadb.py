@@ -31,6 +31,7 @@ OPTIONS = (
     "--innodb-buffer-pool-load-at-startup=OFF",
     "--innodb-stats-persistent=OFF",
     "--innodb-doublewrite=ON",
+    "--innodb-use-native-aio=OFF",  # programs/innodbsync.c says why
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-max-dirty-pages-pct=0",
 )

@@ -483,18 +483,21 @@ def sqlite(rng: random.Random, mode: str) -> Script:
     return script
 
 
-def mariadb(rng: random.Random, flushing: str) -> Script:
-    """Transactions of one or several statements on a table with an index; it grows and shrinks."""
+def mariadb(rng: random.Random, limit: int, flushing: str) -> Script:
+    """Transactions of one or several statements on a table with an index; it grows and shrinks.
+
+    Each makes some four places to cut: there are an eighth as many as states.
+    """
     script = Script(sql=True, flushing=flushing, device_mib=MARIADB_MIB)
     script.lines += [
         "USE crash",
-        "CREATE TABLE item(id INTEGER PRIMARY KEY, value VARCHAR(2000))",
+        "CREATE TABLE item(id INTEGER PRIMARY KEY, value VARCHAR(2500))",
         "CREATE INDEX by_value ON item(value)",
         f"INSERT INTO item VALUES {_rows(range(20), 'x' * 100)}",
         "DO SLEEP(1.5)",
     ]
     script.prepared = len(script.lines)
-    for number in range(24):
+    for number in range(max(6, limit // 8)):
         row = rng.randrange(20)
         script.lines.append(
             rng.choice(
@@ -535,15 +538,21 @@ GENERATORS: Mapping[str, Generator] = {
     "random": random_operations,
     "bounded": bounded,
     **{f"sqlite-{mode}": partial(sqlite, mode=mode) for mode in SQLITE_MODES},
+}
+# Those that are longer the more states are to be explored.
+GROWING: Mapping[str, Callable[[random.Random, int], Script]] = {
     **{f"mariadb-{name}": partial(mariadb, flushing=name) for name in FLUSHING},
 }
 
 
 def workload_names() -> list[str]:
     """What make_script takes."""
-    return list(GENERATORS)
+    return [*GENERATORS, *GROWING]
 
 
-def make_script(name: str, seed: int) -> Script:
-    """The script of a workload."""
-    return GENERATORS[name](random.Random(f"{name} {seed}"))
+def make_script(name: str, seed: int, states: int) -> Script:
+    """The script of a workload; that of some grows with the number of states to explore."""
+    rng = random.Random(f"{name} {seed}")
+    if name in GROWING:
+        return GROWING[name](rng, states)
+    return GENERATORS[name](rng)

@@ -66,7 +66,7 @@ def test_broken_database(image: Image) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_transactions_change_the_table(name: str, seed: int) -> None:
     """The loss of one that does not would not be seen: most have to."""
-    script = make_script(name, seed)
+    script = make_script(name, seed, 200)
     rows = rows_after(script.lines)
     transactions = [
         number
