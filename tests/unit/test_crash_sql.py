@@ -62,7 +62,7 @@ def test_broken_database(image: Image) -> None:
     assert oracle.problems(image, frozenset({4})) == ["page 3 is torn"]
 
 
-@pytest.mark.parametrize("name", [n for n in workload_names() if make_script(n, 1).sql])
+@pytest.mark.parametrize("name", [n for n in workload_names() if make_script(n, 1, 100).sql])
 @pytest.mark.parametrize("seed", range(3))
 def test_transactions_change_the_table(name: str, seed: int) -> None:
     """The loss of one that does not would not be seen: most have to."""
