@@ -51,7 +51,7 @@ demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
 test: build ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
-	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL))
+	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) -m "$(or $(SELECT),not long)"
 ifndef KERNEL
 	@./fastsync build --kernel $(KERNEL_IN_SHORT)
 	@./fastsync build --kernel $(KERNEL_IN_SHORT) --stock
@@ -59,7 +59,9 @@ ifndef KERNEL
 endif
 
 test-all: setup ## all tests on every kernel
-	@for kernel in $(KERNELS); do $(MAKE) --no-print-directory test KERNEL=$$kernel || exit; done
+	@for kernel in $(KERNELS); do \
+		$(MAKE) --no-print-directory test KERNEL=$$kernel SELECT="long or not long" || exit; \
+	done
 
 test-unit: setup ## only what needs no virtual machine
 	@$(PYTHON) -m pytest tests/unit

@@ -18,6 +18,10 @@ from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.experiment import experiment_names, run_experiments
+from fastsync_lab.faults import command as faults_command
+from fastsync_lab.faults.compare import compare
+from fastsync_lab.faults.summary import print_results, write_faults
+from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
 from fastsync_lab.kernels import fetch_kernel, find_series, load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report
@@ -242,11 +246,40 @@ def crash(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog="Exit status: 0 as on stock, 1 something was different, or failure, 2 bad usage."
+)
+def faults(
+    workload: Annotated[
+        str, typer.Argument(help=f"all, or one of {', '.join(faulty_workload_names())}.")
+    ] = faults_command.ALL,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="off, truncate or defer; may be repeated (default: each)."),
+    ] = None,
+    kernel: KernelOption = "6.12",
+) -> None:
+    """Fail each request of WORKLOAD, and compare what comes of it with the stock modules.
+
+    Once, and as a device that stays dead; with errors=remount-ro and with errors=continue. The same
+    error has to reach the same call, the file system to become read-only where stock's does, and
+    what had been promised before to be there after recovery. docs/reliability.md has the details.
+    """
+    check_kernel(kernel, stock=False)
+    cases = faults_command.cases_of(workload, mode)
+    with progress() as report:
+        results = faults_command.run(cases, kernel, report=report)
+    print_results(results)
+    if compare(results)[1]:
+        raise typer.Exit(1)
+
+
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
     """Draw the plots, write the README's figures and docs/results.md from what is in results/."""
     write_report()
     write_reliability()
+    write_faults()
 
 
 @app.command(epilog=EXIT_CODES)

@@ -14,7 +14,7 @@ from fastsync_lab.crash.explore import (
     prepare,
 )
 from fastsync_lab.crash.states import split_id
-from fastsync_lab.crash.summary import Keeper
+from fastsync_lab.crash.summary import keeper
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.errors import UsageError
 from fastsync_lab.progress import Report
@@ -84,11 +84,11 @@ def run(asked: Request, *, report: Report) -> list[Outcome]:
     if asked.state:
         return explore(asked, builds, report=report)
     name = result_name(asked, builds.tree.series)
-    keeper = Keeper(name, asked, builds.tree, builds.subject)
-    done = {outcome.case for outcome in keeper.outcomes}
+    kept = keeper(name, asked, builds.tree, builds.subject)
+    done = {outcome.case for outcome in kept.parts}
     left = tuple(case for case in asked.cases if case not in done)
     if left:
         rest = Request(left, asked.states, asked.kernel)
-        explore(rest, builds, report=report, finished=keeper.add)
-    keeper.finish()
-    return sorted(keeper.outcomes, key=lambda outcome: asked.cases.index(outcome.case))
+        explore(rest, builds, report=report, finished=kept.add)
+    kept.finish()
+    return sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))

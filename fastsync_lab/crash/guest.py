@@ -80,8 +80,11 @@ def _compile(program: Path, arguments: Sequence[str]) -> None:
     stamp.write_text(digest.hexdigest())
 
 
-def make_base(path: Path, size_mib: int, *, fast_commit: bool) -> None:
-    """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal."""
+def make_base(path: Path, size_mib: int, *, fast_commit: bool = False, extended: str = "") -> None:
+    """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal.
+
+    `extended` are more options for mkfs.ext4 -E, each behind a comma.
+    """
     with path.open("wb") as file:
         file.truncate(size_mib << 20)
     journal = f"size={JOURNAL_MIB}"
@@ -89,7 +92,7 @@ def make_base(path: Path, size_mib: int, *, fast_commit: bool) -> None:
     if fast_commit:
         journal += f",fast_commit_size={FAST_COMMIT_KIB}"
         features = ["-O", "fast_commit"]
-    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}"
+    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}{extended}"
     argv = ["/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-J", journal, *features]
     run([*argv, "-N", "1024", "-U", UUID, "-E", extended, str(path)])
 

@@ -203,7 +203,7 @@ class Model:
             self._change_names(op)
         elif op.name in ("sync", "syncfs"):
             self.all_syncs.append(Sync(op.number, op.begin, True, True, "exact"))
-        elif op.name not in ("sleep", "hold"):
+        elif op.name not in ("sleep", "align", "put", "hold"):
             self._apply_to(op, self._node(op.path))
 
     def _apply_to(self, op: Op, node: Node) -> None:
@@ -314,9 +314,16 @@ class Oracle:
         self.model = Model(ops)
         self.promise = promise
 
-    def problems(self, tree: Tree, acknowledged: frozenset[int]) -> list[str]:
-        """What is wrong with the files of a state in which these operations had returned."""
-        cut = Cut(acknowledged, begun(sorted(self.model.ops, key=_number), acknowledged))
+    def problems(
+        self, tree: Tree, acknowledged: frozenset[int], started: frozenset[int] | None = None
+    ) -> list[str]:
+        """What is wrong with the files of a state in which these operations had returned.
+
+        `started` are those that may have begun; without it the next one of each thread.
+        """
+        if started is None:
+            started = begun(sorted(self.model.ops, key=_number), acknowledged)
+        cut = Cut(acknowledged, started)
         found: list[str] = []
         for group in self.model.groups:
             inside = {

@@ -1,7 +1,7 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,14 +17,11 @@ from fastsync_lab.crash.explore import (
     Request,
     module_digest,
 )
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.experiment import write_atomically
+from fastsync_lab.keeper import Keeper, replace_block
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root, results_dir
 
 FORMAT = 2
-BEGIN_MARK = "<!-- crash:begin -->"
-END_MARK = "<!-- crash:end -->"
 DOCUMENT = "docs/reliability.md"
 
 
@@ -62,38 +59,14 @@ def result_path(name: str) -> Path:
     return results_dir() / f"crash-{name}.json"
 
 
-class Keeper:
-    """Keeps finished cases in a *.partial.json until the run is whole, and takes them up again."""
-
-    def __init__(self, name: str, request: Request, tree: KernelTree, modules: ModuleSet) -> None:
-        self._path = result_path(name)
-        self._partial = self._path.with_suffix(".partial.json")
-        self._make: Callable[[Sequence[Outcome]], dict[str, Any]] = lambda outcomes: result_of(
-            request, outcomes, tree, modules
-        )
-        self.outcomes: list[Outcome] = self._kept(request)
-
-    def _kept(self, request: Request) -> list[Outcome]:
-        try:
-            result = json.loads(self._partial.read_text())
-            now = self._make([])
-            same = ("format", "debian_version", "modules_sha256", "states_asked_for")
-            if any(result[key] != now[key] for key in same):
-                return []
-            return [one for one in load_outcomes(result) if one.case in request.cases]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
-
-    def add(self, outcome: Outcome) -> None:
-        """A case is finished."""
-        self.outcomes.append(outcome)
-        write_atomically(self._partial, self._make(self.outcomes))
-
-    def finish(self) -> Path:
-        """All are; where the result lies."""
-        write_atomically(self._path, self._make(self.outcomes))
-        self._partial.unlink(missing_ok=True)
-        return self._path
+def keeper(name: str, request: Request, tree: KernelTree, modules: ModuleSet) -> Keeper[Outcome]:
+    """Keeps the cases of a run of that name."""
+    return Keeper(
+        result_path(name),
+        lambda outcomes: result_of(request, outcomes, tree, modules),
+        lambda result: [one for one in load_outcomes(result) if one.case in request.cases],
+        ("format", "debian_version", "modules_sha256", "states_asked_for"),
+    )
 
 
 def shortest(failures: Iterable[Failure]) -> Failure | None:
@@ -194,15 +167,6 @@ def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def replace_block(text: str, block: str) -> str:
-    """A document with a new block between its marks. Raises FastsyncError without them."""
-    before, begin, rest = text.partition(BEGIN_MARK)
-    _, end, after = rest.partition(END_MARK)
-    if not begin or not end:
-        raise FastsyncError(f"{DOCUMENT} lacks {BEGIN_MARK} or {END_MARK}")
-    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
-
-
 def write_reliability() -> None:
     """Write the figures of the whole runs (results/crash-SERIES.json) into docs/reliability.md."""
     results = [json.loads(path.read_text()) for path in sorted(results_dir().glob("crash-*.json"))]
@@ -211,4 +175,4 @@ def write_reliability() -> None:
     document = repo_root() / DOCUMENT
     if whole and document.is_file():
         block = "\n\n".join(markdown(result) for result in whole)
-        document.write_text(replace_block(document.read_text(), block))
+        document.write_text(replace_block(document.read_text(), "crash", block))

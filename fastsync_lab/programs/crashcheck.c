@@ -18,6 +18,8 @@
  * The JSON has the errno of mount(2) and of reading folders, the kernel's messages,
  * all files (with a CRC-32 of each 512 bytes), and the numbers of the 4 KiB pages
  * that recovery and mount have changed. Their contents are appended to DELTA.
+ *
+ * With "-" for BASE, LOG and IMAGE the only state is what is on DEVICE.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -100,6 +102,10 @@ static void *map(const char *path, int flags, size_t *length)
 	struct stat st;
 	void *mapped;
 
+	if (!strcmp(path, "-")) {
+		*length = 0;
+		return NULL;
+	}
 	need(fd >= 0 && !fstat(fd, &st), path);
 	*length = st.st_size;
 	mapped = mmap(NULL, st.st_size, PROT_READ | (writable ? PROT_WRITE : 0),

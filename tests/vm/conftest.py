@@ -9,7 +9,7 @@ from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import GUEST_HOME, Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, GuestFs
 
 
@@ -40,9 +40,16 @@ def flashdev(tree: KernelTree) -> Path:
     return build_flashdev(tree)
 
 
+# Programs that tests run all the time: from the host's files each takes as long as a short test.
+IN_MEMORY = ("/sbin/debugfs", "/sbin/dumpe2fs", "/sbin/e2fsck", "/sbin/mkfs.ext4", "/sbin/wipefs",
+             "/bin/dd", "/bin/mount", "/bin/umount")  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def vm(tree: KernelTree) -> Iterator[Vm]:
     with Vm(VmConfig(tree)) as machine:
+        links = [f"ln -sfn {machine.stage(program)} {GUEST_HOME}/bin/" for program in IN_MEMORY]
+        machine.run(" && ".join(links))
         yield machine
 
 

@@ -9,6 +9,7 @@ from fastsync_lab.crash.explore import Case, Explorer, Outcome, Request, explore
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import silent
+from tests.vm.test_faults import PLANTED as PLANTED_IO
 
 FAULTS = repo_root() / "tests" / "faults"
 SLICE = (
@@ -60,4 +61,4 @@ def problems(outcome: Outcome) -> str:
 
 
 def test_every_fault_is_looked_for() -> None:
-    assert {path.stem for path in FAULTS.glob("*.patch")} == set(PLANTED)
+    assert {path.stem for path in FAULTS.glob("*.patch")} == set(PLANTED) | set(PLANTED_IO)

@@ -1,0 +1,65 @@
+"""Keeps the finished parts of a long run in a file, so that an interrupted run can go on."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.experiment import write_atomically
+
+Part = TypeVar("Part")
+
+
+class Keeper(Generic[Part]):
+    """Keeps parts in `path`'s *.partial.json until the run is whole, and takes them up again.
+
+    `make` makes a result of parts, `load` the parts of a result. Parts are taken up only where
+    all keys of a result that `same` names are what they would be now.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        make: Callable[[Sequence[Part]], dict[str, Any]],
+        load: Callable[[Mapping[str, Any]], list[Part]],
+        same: Sequence[str],
+    ) -> None:
+        self._path = path
+        self._partial = path.with_suffix(".partial.json")
+        self._make = make
+        self.parts: list[Part] = self._kept(load, same)
+
+    def _kept(
+        self, load: Callable[[Mapping[str, Any]], list[Part]], same: Sequence[str]
+    ) -> list[Part]:
+        try:
+            result = json.loads(self._partial.read_text())
+            now = self._make([])
+            return load(result) if all(result[key] == now[key] for key in same) else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def add(self, part: Part) -> None:
+        """A part is finished."""
+        self.parts.append(part)
+        write_atomically(self._partial, self._make(self.parts))
+
+    def finish(self) -> Path:
+        """All are; where the result lies."""
+        write_atomically(self._path, self._make(self.parts))
+        self._partial.unlink(missing_ok=True)
+        return self._path
+
+
+def replace_block(text: str, name: str, block: str) -> str:
+    """A document with a new block between the marks of that name.
+
+    Raises FastsyncError without them.
+    """
+    begin_mark, end_mark = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, begin, rest = text.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
+    if not begin or not end:
+        raise FastsyncError(f"the document lacks {begin_mark} or {end_mark}")
+    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
