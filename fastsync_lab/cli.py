@@ -13,7 +13,7 @@ import typer
 
 from fastsync_lab.build import build_flashdev, build_modules, check_glue
 from fastsync_lab.crash import command as crash_command
-from fastsync_lab.crash.summary import print_outcomes, write_reliability
+from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError
@@ -278,7 +278,7 @@ def faults(
 def report() -> None:
     """Draw the plots, write the README's figures and docs/results.md from what is in results/."""
     write_report()
-    write_reliability()
+    write_crash()
     write_faults()
 
 

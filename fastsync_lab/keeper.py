@@ -1,4 +1,4 @@
-"""Keeps the finished parts of a long run in a file, so that an interrupted run can go on."""
+"""The result files of long runs: kept part by part, and written into two documents when whole."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +7,13 @@ from typing import Any, Generic, TypeVar
 
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import write_atomically
+from fastsync_lab.paths import repo_root, results_dir
+
+DOCUMENT = "docs/reliability.md"
+README = "README.md"
 
 Part = TypeVar("Part")
+Result = Mapping[str, Any]
 
 
 class Keeper(Generic[Part]):
@@ -63,3 +68,26 @@ def replace_block(text: str, name: str, block: str) -> str:
     if not begin or not end:
         raise FastsyncError(f"the document lacks {begin_mark} or {end_mark}")
     return f"{before}{begin}\n\n{block}\n\n{end}{after}"
+
+
+def whole_results(kind: str) -> list[Result]:
+    """The results of whole runs with our modules: results/KIND-SERIES.json."""
+    paths = sorted(results_dir().glob(f"{kind}-*.json"))
+    results = [json.loads(path.read_text()) for path in paths if "quick" not in path.name]
+    return [one for one in results if one["complete"] and one["modules"] == "fastsync"]
+
+
+def write_blocks(
+    kind: str, markdown: Callable[[Result], str], sentence: Callable[[Result], str]
+) -> None:
+    """Write the tables of whole runs into docs/reliability.md, and a sentence into the README.
+
+    Raises FastsyncError when one of these lacks the marks named `kind`.
+    """
+    results = whole_results(kind)
+    if not results:
+        return
+    for name, say in ((DOCUMENT, markdown), (README, sentence)):
+        document = repo_root() / name
+        block = "\n\n".join(say(result) for result in results)
+        document.write_text(replace_block(document.read_text(), kind, block))

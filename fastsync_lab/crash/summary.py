@@ -1,6 +1,5 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,12 +16,11 @@ from fastsync_lab.crash.explore import (
     Request,
     module_digest,
 )
-from fastsync_lab.keeper import Keeper, replace_block
+from fastsync_lab.keeper import Keeper, write_blocks
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.paths import results_dir
 
 FORMAT = 2
-DOCUMENT = "docs/reliability.md"
 
 
 def result_of(
@@ -167,12 +165,18 @@ def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def write_reliability() -> None:
-    """Write the figures of the whole runs (results/crash-SERIES.json) into docs/reliability.md."""
-    results = [json.loads(path.read_text()) for path in sorted(results_dir().glob("crash-*.json"))]
-    whole = [one for one in results if one["complete"] and one["modules"] == "fastsync"]
-    whole = [one for one in whole if len({case["case"]["workload"] for case in one["cases"]}) > 1]
-    document = repo_root() / DOCUMENT
-    if whole and document.is_file():
-        block = "\n\n".join(markdown(result) for result in whole)
-        document.write_text(replace_block(document.read_text(), "crash", block))
+def sentence(result: Mapping[str, Any]) -> str:
+    """The README's line on a kernel."""
+    ours = [one for one in load_outcomes(result) if one.case.mode != CONTROL]
+    states = sum(one.states + one.second_states for one in ours)
+    return (
+        f"Linux {result['kernel_release']}: {len(ours)} workloads, modes and journals, "
+        f"{sum(one.operations for one in ours):,} operations, power cut at "
+        f"{sum(one.cuts for one in ours):,} places, {states:,} states recovered and judged: "
+        f"{sum(len(one.failures) for one in ours):,} failures."
+    )
+
+
+def write_crash() -> None:
+    """Write results/crash-SERIES.json into docs/reliability.md and the README."""
+    write_blocks("crash", markdown, sentence)

@@ -1,11 +1,9 @@
 """The results of the sweep: a JSON file, a table on the terminal, blocks in two documents."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.explore import Builds, module_digest
@@ -22,13 +20,10 @@ from fastsync_lab.faults.compare import (
     compare,
 )
 from fastsync_lab.faults.layout import KINDS
-from fastsync_lab.keeper import Keeper, replace_block
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.keeper import Keeper, write_blocks
+from fastsync_lab.paths import results_dir
 
 FORMAT = 1
-BLOCK_NAME = "faults"
-DOCUMENT = "docs/reliability.md"
-README = "README.md"
 
 
 def keeper(name: str, cases: Sequence[Case], builds: Builds) -> Keeper[Result]:
@@ -178,19 +173,6 @@ def sentence(result: Mapping[str, Any]) -> str:
     )
 
 
-def whole_results() -> list[dict[str, Any]]:
-    """The results of runs of everything."""
-    paths: list[Path] = sorted(results_dir().glob("faults-*.json"))
-    results = [json.loads(path.read_text()) for path in paths if "quick" not in path.name]
-    return [one for one in results if one["complete"] and one["modules"] == "fastsync"]
-
-
 def write_faults() -> None:
     """Write results/faults-SERIES.json into docs/reliability.md and the README."""
-    results = whole_results()
-    if not results:
-        return
-    for name, say in ((DOCUMENT, markdown), (README, sentence)):
-        document = repo_root() / name
-        block = "\n\n".join(say(result) for result in results)
-        document.write_text(replace_block(document.read_text(), BLOCK_NAME, block))
+    write_blocks("faults", markdown, sentence)
