@@ -61,7 +61,6 @@ def arguments(data: str, scratch: str) -> list[str]:
         f"--datadir={data}",
         f"--socket={scratch}/socket",
         f"--pid-file={scratch}/pid",
-        f"--log-error={scratch}/log.err",
         f"--tmpdir={scratch}",
         f"--innodb-temp-data-file-path={scratch}/ibtmp1:12M:autoextend",
     ]
@@ -94,15 +93,15 @@ def read_table(image: Image, folder: Path, client: Path) -> Rows:
         check=False,
         timeout_s=TIMEOUT_S,
     )
-    log = folder / "log.err"
-    said = errors_in(log.read_text(errors="replace") if log.exists() else done.stderr)
-    if done.status or said:
-        raise FastsyncError(f"MariaDB: {last_lines(done.stderr)} {' | '.join(said[:3])}".rstrip())
+    if done.status:
+        raise FastsyncError(f"MariaDB: {last_lines(done.stderr)}")
+    if errors := errors_in(done.stderr):
+        raise FastsyncError(f"MariaDB: {' | '.join(errors[:3])}")
     return parse_answer(done.stdout)
 
 
 def errors_in(log: str) -> list[str]:
-    """The errors in a server's log, without their time."""
+    """The errors in a server's log, which is on its stderr, without their time."""
     return [match[1] for match in re.finditer(r"\[ERROR\] (.*)", log)]
 
 

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -30,13 +31,13 @@ static struct {
 	atomic_llong synced_us;
 } files[MAX_FD];
 
-static int fsync_only;
+static bool fsync_only;
 
 __attribute__((constructor)) static void prepare(void)
 {
 	for (int fd = 0; fd < MAX_FD; fd++)
 		pthread_rwlock_init(&files[fd].lock, NULL);
-	fsync_only = getenv("FSYNC_ONLY") != NULL;
+	fsync_only = getenv("FSYNC_ONLY");
 }
 
 static long long now_us(void)

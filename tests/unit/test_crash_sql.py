@@ -1,10 +1,9 @@
-"""The oracle of databases, and what a MariaDB server says."""
+"""The oracle of databases."""
 
 from pathlib import Path
 
 import pytest
 
-from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import Image
 from fastsync_lab.crash.guest import make_base
 from fastsync_lab.crash.sql import NO_CHANGE, Rows, SqlOracle, rows_after
@@ -75,33 +74,3 @@ def test_transactions_change_the_table(name: str, seed: int) -> None:
     ]
     changed = [number for number in transactions if rows[number] != rows[number - 1]]
     assert len(changed) > 0.7 * len(transactions) > 10
-
-
-def test_answer_of_a_sound_table() -> None:
-    text = "crash.item\tcheck\tstatus\tOK\n1\ta\n22\tb c\n"
-    assert mariadb.parse_answer(text) == [(1, "a"), (22, "b c")]
-    assert mariadb.parse_answer("crash.item\tcheck\tstatus\tOK\n") == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1\ta\n",
-        "crash.item\tcheck\tError\tTable 'crash.item' doesn't exist\n"
-        "crash.item\tcheck\tstatus\tOperation failed\n",
-        "crash.item\tcheck\tWarning\tInnoDB: Index by_value has 3 entries, not 4\n"
-        "crash.item\tcheck\tstatus\tOK\n",
-    ],
-)
-def test_answer_of_a_broken_table(text: str) -> None:
-    with pytest.raises(FastsyncError, match="CHECK TABLE"):
-        mariadb.parse_answer(text)
-
-
-def test_errors_of_a_server() -> None:
-    log = (
-        "2026-01-01 0:00:00 0 [Note] InnoDB: Starting\n"
-        "2026-01-01 0:00:00 0 [ERROR] InnoDB: Page 3 log sequence number is in the future\n"
-        "2026-01-01 0:00:00 0 [Warning] no time zones\n"
-    )
-    assert mariadb.errors_in(log) == ["InnoDB: Page 3 log sequence number is in the future"]
