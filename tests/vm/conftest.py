@@ -7,6 +7,7 @@ import pytest
 
 from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
@@ -21,8 +22,10 @@ def kernel(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def tree(kernel: str) -> KernelTree:
-    return fetch_kernel(kernel)
+def tree(kernel: str, pytestconfig: pytest.Config) -> KernelTree:
+    variant: str | None = pytestconfig.getoption("--debug-kernel")
+    found = fetch_kernel(kernel)
+    return debug_kernel(found, variant) if variant else found
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +47,15 @@ def flashdev(tree: KernelTree) -> Path:
 def vm(tree: KernelTree) -> Iterator[Vm]:
     with Vm(VmConfig(tree)) as machine:
         yield machine
+
+
+@pytest.fixture(scope="module")
+def two_cores(tree: KernelTree) -> Iterator[Vm]:
+    """Two cores that truly run at once, which virtual time does not have."""
+    with Vm(VmConfig(tree, cpus=2, real_time=True)) as machine:
+        machine.kernel_log()
+        yield machine
+        assert check_kernel_log(machine.kernel_log()) == []
 
 
 @pytest.fixture(scope="session")
