@@ -336,7 +336,8 @@ class Vm:
         """Run a bash script in the guest as root; its folder is in the guest's memory.
 
         Raises FastsyncError when the guest dies, when `timeout_s` seconds of the host's time pass
-        (the guest is killed; a debug kernel gets more), and, with `check`, when the status is not 0.
+        (the guest is killed), and, with `check`, when the status is not 0. A debug kernel gets more
+        time.
         """
         what = f"in the guest, `{first_line(script)}`"
         self._request("run", script)

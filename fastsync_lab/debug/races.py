@@ -17,7 +17,7 @@ TITLE = re.compile(r"BUG: KCSAN: (?:data-race|assert: race) in (.+)$")
 ACCESS = re.compile(
     r"(?:read|write|assert no \w+|read-write)(?: \([^)]*\))? to 0x\w+ of \d+ bytes by"
 )
-FRAME = re.compile(r"^(?:\[[^\]]*\])? (?:\? )?([\w.]+)\+0x\w+/0x\w+")
+FRAME = re.compile(r"^(?:\[[^\]]*\])?\s+(?:\? )?([\w.]+)\+0x\w+/0x\w+")
 DEFINITION = re.compile(
     r"^(?!(?:static )?(?:struct|union|enum)\b[^(]*\{)\w[\w \t*\n]*?\b(\w+)\(", re.M
 )

@@ -14,6 +14,15 @@ from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, GuestFs
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out on a debug kernel what says something of Debian's alone."""
+    if config.getoption("--debug-kernel") is None:
+        return
+    for item in items:
+        if mark := item.get_closest_marker("debian"):
+            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
 @pytest.fixture(scope="session")
 def kernel(pytestconfig: pytest.Config) -> str:
     """The kernel that --kernel names."""

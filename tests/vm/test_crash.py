@@ -10,6 +10,8 @@ from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import silent
 
+pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
+
 FAULTS = repo_root() / "tests" / "faults"
 SLICE = (
     Case("overwrite", "off", "ordered"),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
+from fastsync_lab.build import ModuleSet, build_modules
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root
-from fastsync_lab.vm import Vm
+from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import MNT, GuestFs
 
@@ -145,3 +145,35 @@ def test_two_cores(
 ) -> None:
     round_ms = 20000 if tree.variant else 1500
     check_rounds(stress_on(two_cores, modules, flashdev, tmp_path, round_ms=round_ms), kind)
+
+
+# What each planted fault breaks: the debug kernel that has to report it, and how it does.
+PLANTED = {
+    "use-after-free": ("kasan", "BUG: KASAN: slab-use-after-free in"),
+    "sleep-in-atomic": ("kasan", "BUG: sleeping function called from invalid context"),
+    "lock-order": ("kasan", "WARNING: possible circular locking dependency detected"),
+    "leak": ("kasan", "kmemleak: 1 new suspected memory leaks"),
+    "data-race": ("kcsan", "BUG: KCSAN: data-race in jbd2_carrier_begin_flush"),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_fault_is_reported(
+    tree: KernelTree, flashdev: Path, tmp_path: Path, fault: str
+) -> None:
+    """In a guest of its own: after one report lockdep and KASAN say no more."""
+    variant, report = PLANTED[fault]
+    if tree.variant != variant:
+        pytest.skip(f"takes the {variant} kernel")
+    broken = build_modules(tree, fault=FAULTS / f"{fault}.patch")
+    with Vm(VmConfig(tree, cpus=2, real_time=True)) as guest:
+        stress = stress_on(guest, broken, flashdev, tmp_path, round_ms=4000)
+        stress.mkfs("")
+        stress.round("mtime_update=20,mtime_mode=defer", 1)
+        stress.reload()
+        leaks(guest)
+        assert report in "\n".join(check_kernel_log(guest.kernel_log()))
+
+
+def test_every_fault_is_looked_for() -> None:
+    assert {path.stem for path in FAULTS.glob("*.patch")} == set(PLANTED)
