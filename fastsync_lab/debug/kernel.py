@@ -96,6 +96,7 @@ def debug_kernel(tree: KernelTree, variant: str, *, report: Report = silent) -> 
     with locked(layout.root.with_name(f"{layout.root.name}.lock")):
         if not (layout.note.is_file() and layout.note.read_text() == built_from):
             layout.note.unlink(missing_ok=True)
+            layout.build.mkdir(parents=True, exist_ok=True)
             source = full_source(tree, report)
             configure(source, layout, wanted)
             compile_kernel(source, layout, f"the {variant} kernel", report)
@@ -165,7 +166,6 @@ def kbuild_argv(source: Path, layout: Layout, *arguments: str) -> list[str]:
 
 def configure(source: Path, layout: Layout, wanted: str) -> None:
     """Write .config. Raises FastsyncError that names what the kernel does not take."""
-    layout.build.mkdir(parents=True, exist_ok=True)
     fragment = layout.root / "wanted.config"
     fragment.write_text(wanted)
     run(kbuild_argv(source, layout, f"KCONFIG_ALLCONFIG={fragment}", "allnoconfig"))

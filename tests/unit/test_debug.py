@@ -1,5 +1,6 @@
 """fastsync_lab/debug without a compiler: configuration, whose a data race is, following a build."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,78 @@ def test_variants_have_one_base_and_their_own_instruments(variant: str) -> None:
 def test_unknown_variant_is_refused() -> None:
     with pytest.raises(UsageError, match="no debug kernel 'x': allowed are kasan, kcsan"):
         kernel.check_variant("x")
+
+
+# --- when it is built
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The steps that building a kernel takes, in a cache of its own, without a compiler."""
+    taken: list[str] = []
+
+    def step(name: str) -> Callable[..., None]:
+        def take(*_arguments: object) -> None:
+            taken.append(name)
+
+        return take
+
+    for name in ("full_source", "configure", "compile_kernel", "install"):
+        monkeypatch.setattr(kernel, name, step(name))
+    monkeypatch.setattr(kernel, "release_of", lambda _layout: "6.12.1-kasan")
+    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / "cache"))
+    return taken
+
+
+BUILD = ["full_source", "configure", "compile_kernel", "install"]
+
+
+def test_whole_kernel_is_not_built_again(tmp_path: Path, steps: list[str]) -> None:
+    debian = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    kasan = kernel.debug_kernel(debian, "kasan")
+    assert steps == BUILD
+    assert (kasan.release, kasan.variant) == ("6.12.1-kasan", "kasan")
+    assert kasan.source_dir == debian.source_dir and kasan.headers_dir != debian.headers_dir
+    assert kernel.debug_kernel(debian, "kasan") == kasan
+    assert steps == BUILD
+    assert kernel.debug_kernel(debian, "kcsan").headers_dir != kasan.headers_dir
+    assert steps == BUILD * 2
+
+
+def test_half_a_kernel_is_not_taken_for_a_whole_one(
+    tmp_path: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    kernel.debug_kernel(debian, "kasan")
+    monkeypatch.setattr(kernel, "configuration", lambda variant: f"CONFIG_{variant}=y\n")
+
+    def fail(*_arguments: object) -> None:
+        raise FastsyncError("no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(kernel, "install", fail)
+        for _ in range(2):
+            with pytest.raises(FastsyncError):
+                kernel.debug_kernel(debian, "kasan")
+    assert steps == BUILD + BUILD[:3] * 2, "the configuration is another one"
+    kernel.debug_kernel(debian, "kasan")
+    assert steps == BUILD + BUILD[:3] * 2 + BUILD
+
+
+def test_configuration_that_is_not_taken_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = kernel.Layout(tmp_path)
+    layout.build.mkdir()
+
+    def allnoconfig(argv: list[str]) -> None:
+        assert argv[-1] == "allnoconfig" and f"O={layout.build}" in argv
+        (layout.build / ".config").write_text("CONFIG_A=y\n")
+
+    monkeypatch.setattr(kernel, "run", allnoconfig)
+    kernel.configure(tmp_path, layout, "CONFIG_A=y\n")
+    with pytest.raises(FastsyncError, match="does not take CONFIG_B=y: fastsync_lab/debug"):
+        kernel.configure(tmp_path, layout, "CONFIG_A=y\nCONFIG_B=y\n")
 
 
 # --- what is built for it
