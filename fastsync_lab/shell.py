@@ -32,7 +32,8 @@ def last_lines(text: str, count: int = 5) -> str:
 
 def first_errors(log: str, count: int = 3) -> str:
     """The first lines of a build log that tell why it failed."""
-    lines = [line for line in log.splitlines() if re.search(r"error|ERROR|not found|\*\*\*", line)]
+    pattern = re.compile(r"(?!  [A-Z]).*(error|ERROR|not found|\*\*\*)")  # no "  CC      error.o"
+    lines = [line for line in log.splitlines() if pattern.match(line)]
     return " | ".join(lines[:count]) or last_lines(log)
 
 

@@ -167,7 +167,7 @@ def test_fingerprint_changes_with_every_input(tmp_path: Path) -> None:
 
 
 def test_first_errors_of_a_build_log() -> None:
-    log = "  CC [M] x.o\nx.c:1:2: error: no such thing\nmake[1]: *** [x.o] Error 1\nmore\n"
+    log = "  CC [M] error.o\nx.c:1:2: error: no such thing\nmake[1]: *** [x.o] Error 1\nmore\n"
     assert shell.first_errors(log) == "x.c:1:2: error: no such thing | make[1]: *** [x.o] Error 1"
 
 
