@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.chroot import Place, place_for
+from fastsync_lab.chroot import Place, Recipe, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree, file_checksum, load_series
 from fastsync_lab.paths import build_dir, locked, repo_root
 from fastsync_lab.progress import Report, silent
-from fastsync_lab.shell import Completed, last_lines, run
+from fastsync_lab.shell import Completed, first_errors, last_lines, run
 
 FILESYSTEMS = ("jbd2", "ext4")  # in build order: ext4 needs the symbols of jbd2
 
@@ -131,17 +131,11 @@ def sync_sources(fresh: Path, target: Path) -> None:
 def fingerprint(tree: KernelTree, files: Sequence[Path]) -> str:
     """A hash over everything that a build depends on."""
     digest = hashlib.sha256()
-    chroot = load_series()[tree.series].chroot
-    digest.update(f"{tree.debian_version} {tree.headers_dir} {chroot}\n".encode())
-    for file in (Path(__file__), *files):
+    digest.update(f"{tree.debian_version} {tree.headers_dir} {chroot_of(tree)}\n".encode())
+    config = [tree.headers_dir / ".config"] if tree.variant else []  # Debian's never changes
+    for file in (Path(__file__), *config, *files):
         digest.update(f"{file.parent.name}/{file.name} {file_checksum(file)}\n".encode())
     return digest.hexdigest()
-
-
-def first_errors(log: str, count: int = 3) -> str:
-    """The first lines of a build log that tell why it failed."""
-    lines = [line for line in log.splitlines() if re.search(r"error|ERROR|not found|\*\*\*", line)]
-    return " | ".join(lines[:count]) or last_lines(log)
 
 
 @dataclass(frozen=True)
@@ -158,9 +152,19 @@ class Kbuild:
         return run(self.place.argv([*argv, f"M={folder}", no_btf, *arguments]), check=False)
 
 
+def chroot_of(tree: KernelTree) -> Recipe | None:
+    """The chroot that a kernel's modules are built in; a kernel of our own is built without."""
+    return None if tree.variant else load_series()[tree.series].chroot
+
+
 def kbuild(tree: KernelTree, report: Report) -> Kbuild:
     """The build system of a kernel; where that takes a chroot, it is made."""
-    return Kbuild(tree, place_for(load_series()[tree.series].chroot, report))
+    return Kbuild(tree, place_for(chroot_of(tree), report))
+
+
+def products_dir(tree: KernelTree, variant: str = "") -> Path:
+    """Where what is built for a kernel lies: build/6.12, build/6.12-stock, build/6.12-kasan."""
+    return build_dir() / "-".join(filter(None, (tree.series, tree.variant, variant)))
 
 
 def make_module(system: Kbuild, folder: Path, log: Path, *variables: str) -> None:
@@ -190,6 +194,7 @@ def build_modules(
     """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
 
     `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/.
+    What is built for a debug kernel has its name after the series.
     Nothing is done when nothing changed since the last time. Raises UsageError when there is no
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
     files count as errors.
@@ -197,7 +202,7 @@ def build_modules(
     if not stock:
         check_glue(tree.series)
     variant = "stock" if stock else f"fault-{fault.stem}" if fault else ""
-    target = build_dir() / "-".join(filter(None, (tree.series, variant)))
+    target = products_dir(tree, variant)
     modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
     inputs: list[Path] = []
     if not stock:
@@ -233,11 +238,11 @@ def build_modules(
 
 
 def build_flashdev(tree: KernelTree, *, report: Report = silent) -> Path:
-    """Build the device model kernel/flashdev/ into build/<series>/flashdev.ko."""
+    """Build the device model kernel/flashdev/ as flashdev.ko, beside the pair that is ours."""
     origin = repo_root() / "kernel" / "flashdev"
     if not (origin / "flashdev.c").is_file():
         raise FastsyncError(f"no device model: {origin}/flashdev.c is missing")
-    target = build_dir() / tree.series
+    target = products_dir(tree)
     module = target / "flashdev.ko"
     stamp = target / "flashdev.stamp"
     with locked(target / "lock"):

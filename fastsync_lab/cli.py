@@ -15,6 +15,8 @@ from fastsync_lab.build import build_flashdev, build_modules, check_glue
 from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
+from fastsync_lab.debug.kernel import VARIANTS
+from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.experiment import experiment_names, run_experiments
@@ -22,7 +24,7 @@ from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.compare import compare
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
-from fastsync_lab.kernels import fetch_kernel, find_series, load_series
+from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series, load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
@@ -84,20 +86,38 @@ def build(
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask apt for a newer kernel first (root or sudo).")
     ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Build kernels that look for bugs from the same source, "
+            f"{' and '.join(VARIANTS)}, and the modules for them. Ten minutes each, 3 GB.",
+        ),
+    ] = False,
 ) -> None:
     """Fetch a stock Debian kernel into the cache and build jbd2.ko and ext4.ko for it.
 
-    The result is build/SERIES/ (build/SERIES-stock/ with --stock). Nothing is installed.
+    The result is build/SERIES/ (build/SERIES-stock/ with --stock, build/SERIES-kasan/ and
+    build/SERIES-kcsan/ with --debug). Nothing is installed.
     """
     check_kernel(kernel, stock=stock)
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
-        modules = build_modules(tree, stock=stock, report=report)
-        files = [modules.jbd2, modules.ext4]
-        if not stock:
-            files.append(build_flashdev(tree, report=report))
-    for file in files:
+        trees = (
+            [build_debug_kernel(tree, name, report=report) for name in VARIANTS]
+            if debug
+            else [tree]
+        )
+        built = [(file, tree) for tree in trees for file in products(tree, stock, report)]
+    for file, tree in built:
         print(f"{shown(file)}  for {tree.release}")
+
+
+def products(tree: KernelTree, stock: bool, report: Report) -> list[Path]:
+    """Build all modules for a kernel."""
+    modules = build_modules(tree, stock=stock, report=report)
+    flashdev = [] if stock else [build_flashdev(tree, report=report)]
+    return [modules.jbd2, modules.ext4, *flashdev]
 
 
 def shown(path: Path) -> Path:
@@ -126,6 +146,13 @@ def vm(
         bool,
         typer.Option("--real-time", help="The host's clock (emulated all the same, without KVM)."),
     ] = False,
+    debug_kernel: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Boot the kernel that looks for bugs, one of {', '.join(VARIANTS)}, in place of "
+            "Debian's."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
@@ -142,10 +169,14 @@ def vm(
     check_kernel(kernel, stock=stock)
     if device is not None:
         check_names("device profile", [device], profile_names())
+    if debug_kernel is not None:
+        check_names("debug kernel", [debug_kernel], list(VARIANTS))
     out_dir = out or build_dir() / "vm-out"
     with ExitStack() as stack:
         with progress() as report:
             tree = fetch_kernel(kernel, report=report)
+            if debug_kernel is not None:
+                tree = build_debug_kernel(tree, debug_kernel, report=report)
             modules = build_modules(tree, stock=stock, report=report)
             flashdev = build_flashdev(tree, report=report) if device else None
             if sys.stderr.isatty():  # elsewhere stderr is the command's alone

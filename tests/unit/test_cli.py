@@ -33,6 +33,10 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
         (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),
+        (
+            ["vm", "--debug-kernel", "x", "--", "true"],
+            "no debug kernel 'x': allowed are kasan, kcsan",
+        ),
         (["run", "x"], "no experiment 'x': allowed are "),
         (["faults", "x"], "no workload 'x': allowed are all, overwrite, "),
         (["faults", "--mode", "x"], "no mode 'x': allowed are off, truncate, defer"),

@@ -123,8 +123,7 @@ def keeper_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleSet:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> KernelTree:
-    paths = dict.fromkeys(("vmlinuz", "modules_dir", "headers_dir", "source_dir"), tmp_path)
-    return KernelTree(series="6.12", release="6.12.1", debian_version="6.12.1-1", **paths)
+    return KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
 
 
 def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:

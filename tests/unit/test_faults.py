@@ -154,8 +154,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     monkeypatch.setattr(summary, "results_dir", lambda: tmp_path)
     for name in ("jbd2.ko", "ext4.ko"):
         (tmp_path / name).write_text(name)
-    paths = dict.fromkeys(("vmlinuz", "modules_dir", "headers_dir", "source_dir"), tmp_path)
-    tree = KernelTree(series="6.12", release="6.12.1", debian_version="6.12.1-1", **paths)
+    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
     modules = ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
     return Builds(tree, modules, modules, tmp_path)
 

@@ -7,10 +7,20 @@ import pytest
 
 from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.vm import GUEST_HOME, Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, GuestFs
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out on a debug kernel what says something of Debian's alone."""
+    if config.getoption("--debug-kernel") is None:
+        return
+    for item in items:
+        if mark := item.get_closest_marker("debian"):
+            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +31,10 @@ def kernel(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def tree(kernel: str) -> KernelTree:
-    return fetch_kernel(kernel)
+def tree(kernel: str, pytestconfig: pytest.Config) -> KernelTree:
+    variant: str | None = pytestconfig.getoption("--debug-kernel")
+    found = fetch_kernel(kernel)
+    return debug_kernel(found, variant) if variant else found
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +63,15 @@ def vm(tree: KernelTree) -> Iterator[Vm]:
         links = [f"ln -sfn {machine.stage(program)} {GUEST_HOME}/bin/" for program in IN_MEMORY]
         machine.run(" && ".join(links))
         yield machine
+
+
+@pytest.fixture(scope="module")
+def two_cores(tree: KernelTree) -> Iterator[Vm]:
+    """Two cores that truly run at once, which virtual time does not have."""
+    with Vm(VmConfig(tree, cpus=2, real_time=True)) as machine:
+        machine.kernel_log()
+        yield machine
+        assert check_kernel_log(machine.kernel_log()) == []
 
 
 @pytest.fixture(scope="session")

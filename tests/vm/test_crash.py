@@ -11,6 +11,8 @@ from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import silent
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 
+pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
+
 FAULTS = repo_root() / "tests" / "faults"
 SLICE = (
     Case("overwrite", "off", "ordered"),

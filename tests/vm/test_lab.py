@@ -95,6 +95,7 @@ def test_panic_is_an_error_that_quotes_the_console(tree: KernelTree) -> None:
         guest.run("echo c >/proc/sysrq-trigger", timeout_s=60)
 
 
+@pytest.mark.debian("./fastsync vm boots Debian's kernel")
 def test_vm_command_passes_streams_and_status_through(vm_command: list[str]) -> None:
     command = "cat; echo $FASTSYNC_DEV; echo err | tee /dev/stderr >/dev/null; exit 42"
     argv = [*vm_command, "--device", "nvme", "--", "sh", "-c", command]
@@ -103,6 +104,7 @@ def test_vm_command_passes_streams_and_status_through(vm_command: list[str]) -> 
     assert done.stderr.endswith("err\n")
 
 
+@pytest.mark.debian("./fastsync vm boots Debian's kernel")
 def test_killed_vm_command_leaves_no_guest_behind(vm_command: list[str]) -> None:
     argv = [*vm_command, "--", "sh", "-c", "echo up; while :; do :; done"]
     process = shell.spawn(argv, stdout=subprocess.PIPE)
