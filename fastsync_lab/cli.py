@@ -87,7 +87,7 @@ def build(
         typer.Option(
             "--debug",
             help="Build kernels that look for bugs from the same source, "
-            f"{' and '.join(VARIANTS)}, and the modules for them. Ten minutes each, 3 GB.",
+            f"{' and '.join(VARIANTS)}, and the modules for them. 1,300 files to compile for each, 3 GB.",
         ),
     ] = False,
 ) -> None:
