@@ -90,8 +90,8 @@ def build(
         bool,
         typer.Option(
             "--debug",
-            help="Build kernels that look for bugs from the same source, "
-            f"{' and '.join(VARIANTS)}, and the modules for them. Ten minutes each, 3 GB.",
+            help=f"Build kernels that look for bugs ({', '.join(VARIANTS)}) from the same source, "
+            "and the modules for them: 1,300 files to compile for each, 3 GB.",
         ),
     ] = False,
 ) -> None:
