@@ -11,6 +11,8 @@ from fastsync_lab.faults.workloads import workload_names
 from fastsync_lab.progress import Report
 
 ALL = "all"
+# With `all`, the workloads that have every kind of request; the others run in the first variant.
+EVERY_VARIANT = ("overwrite", "append", "periodic")
 
 
 def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
@@ -30,7 +32,8 @@ def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
         for errors, dead in VARIANTS
         for name in (names if workload == ALL else [workload])
         for mode in (CONTROL, *(modes or MODES))
-        if mode != "off" or (errors, dead) == VARIANTS[0]
+        if (errors, dead) == VARIANTS[0]
+        or (mode != "off" and (workload != ALL or name in EVERY_VARIANT))
     ]
 
 

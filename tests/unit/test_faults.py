@@ -140,7 +140,8 @@ def test_variants_are_not_mixed() -> None:
 
 def test_cases() -> None:
     everything = cases_of("all", None)
-    assert len(set(everything)) == len(everything) == len(workload_names()) * (3 * 3 + 1)
+    assert len(set(everything)) == len(everything) == len(workload_names()) * 4 + 3 * 3 * 2
+    assert len(cases_of("mmap", None)) == 3 * 3 + 1
     assert result_name(everything, "6.12") == "6.12"
     assert result_name(cases_of("mmap", ["defer"]), "6.12") == "quick-6.12-mmap-stock-defer"
     with pytest.raises(UsageError, match="no workload 'x': allowed are"):
