@@ -193,7 +193,8 @@ def build_modules(
 ) -> ModuleSet:
     """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
 
-    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/.
+    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/. As
+    they differ in a line or two, all are compiled in build/<series>-fault/.
     What is built for a debug kernel has its name after the series.
     Nothing is done when nothing changed since the last time. Raises UsageError when there is no
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
@@ -203,13 +204,15 @@ def build_modules(
         check_glue(tree.series)
     variant = "stock" if stock else f"fault-{fault.stem}" if fault else ""
     target = products_dir(tree, variant)
+    workshop = products_dir(tree, "fault") if fault else target
     modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
     inputs: list[Path] = []
     if not stock:
         inputs = [file for name in FILESYSTEMS for file in overlay_files(name)]
         inputs += [*glue_patches(tree.series), *([fault] if fault else [])]
     stamp = target / "stamp"
-    with locked(target / "lock"):
+    with locked(workshop / "lock"):
+        target.mkdir(parents=True, exist_ok=True)
         wanted = fingerprint(tree, inputs)
         whole = modules.jbd2.is_file() and modules.ext4.is_file() and stamp.is_file()
         if whole and stamp.read_text() == wanted:
@@ -217,11 +220,11 @@ def build_modules(
         stamp.unlink(missing_ok=True)
         system = kbuild(tree, report)
         report(f"building {modules.name} jbd2 and ext4 for {tree.release}")
-        source = target / "src"
-        version = target / "src.version"
+        source = workshop / "src"
+        version = workshop / "src.version"
         if version.is_file() and version.read_text() != tree.debian_version:
             shutil.rmtree(source, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix="assemble-", dir=target) as fresh:
+        with tempfile.TemporaryDirectory(prefix="assemble-", dir=workshop) as fresh:
             assemble(tree, Path(fresh), stock=stock, fault=fault)
             version.write_text(tree.debian_version)
             sync_sources(Path(fresh), source)
