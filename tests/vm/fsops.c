@@ -413,7 +413,12 @@ static void set_clock(long long time_ns)
 	need(!clock_settime(CLOCK_REALTIME, &t), "clock_settime");
 }
 
-static void op_settime(char *arg) { set_clock(atoll(arg) * NS_PER_S); }
+/* The stamp clock goes in ticks from where it is set. None shall fall on a whole second. */
+static void op_settime(char *arg)
+{
+	set_clock(atoll(arg) * NS_PER_S + clock_ns(CLOCK_REALTIME_COARSE) % NS_PER_S);
+}
+
 static void op_shifttime(char *arg)
 {
 	set_clock(clock_ns(CLOCK_REALTIME) + atoll(arg) * NS_PER_MS);
