@@ -18,7 +18,7 @@ from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import VARIANTS
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import load_profile, profile_names
-from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.compare import compare
@@ -63,13 +63,6 @@ def progress() -> Iterator[Report]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda message: status.update(message)
-
-
-def check_names(kind: str, names: list[str], allowed: list[str]) -> None:
-    """Raise UsageError for a name that is not allowed."""
-    for name in names:
-        if name not in allowed:
-            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
 
 
 def check_kernel(kernel: str, *, stock: bool) -> None:
@@ -170,7 +163,7 @@ def vm(
     if device is not None:
         check_names("device profile", [device], profile_names())
     if debug_kernel is not None:
-        check_names("debug kernel", [debug_kernel], list(VARIANTS))
+        check_names("debug kernel", [debug_kernel], VARIANTS)
     out_dir = out or build_dir() / "vm-out"
     with ExitStack() as stack:
         with progress() as report:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.documents import replace_block
 from fastsync_lab.experiment import write_atomically
 from fastsync_lab.paths import repo_root, results_dir
 
@@ -55,19 +55,6 @@ class Keeper(Generic[Part]):
         write_atomically(self._path, self._make(self.parts))
         self._partial.unlink(missing_ok=True)
         return self._path
-
-
-def replace_block(text: str, name: str, block: str) -> str:
-    """A document with a new block between the marks of that name.
-
-    Raises FastsyncError without them.
-    """
-    begin_mark, end_mark = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    before, begin, rest = text.partition(begin_mark)
-    _, end, after = rest.partition(end_mark)
-    if not begin or not end:
-        raise FastsyncError(f"the document lacks {begin_mark} or {end_mark}")
-    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
 
 
 def whole_results(kind: str) -> list[Result]:

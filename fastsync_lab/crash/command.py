@@ -16,7 +16,7 @@ from fastsync_lab.crash.explore import (
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import keeper
 from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.errors import UsageError
+from fastsync_lab.errors import UsageError, check_names
 from fastsync_lab.progress import Report
 
 ALL = "all"
@@ -35,10 +35,10 @@ def request(
 ) -> Request:
     """The cases that the options ask for. Raises UsageError for a name that there is not."""
     workloads = workload_names() if workload == ALL else [workload]
-    _check("workload", workloads, [ALL, *workload_names()])
-    _check("mode", modes or (), [*MODES, CONTROL])
+    check_names("workload", workloads, [ALL, *workload_names()])
+    check_names("mode", modes or (), [*MODES, CONTROL])
     journals = journals or (JOURNALS if workload == ALL else ["ordered"])
-    _check("journal", journals, JOURNALS)
+    check_names("journal", journals, JOURNALS)
     cases = tuple(
         Case(name, mode, journal, interval_ms, seed)
         for name in workloads
@@ -57,12 +57,6 @@ def default_modes(workload: str, journal: str) -> Sequence[str]:
     if workload != ALL:
         return ("defer",)
     return (*MODES, CONTROL) if journal in E2FSCK_CANNOT_REPLAY else MODES
-
-
-def _check(kind: str, names: Sequence[str], allowed: Sequence[str]) -> None:
-    for name in names:
-        if name not in allowed:
-            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
 
 
 def result_name(asked: Request, series: str) -> str:

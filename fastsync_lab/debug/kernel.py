@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastsync_lab.chroot import place_for
-from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.errors import FastsyncError, check_names
 from fastsync_lab.kernels import (
     KernelTree,
     check_source_version,
@@ -57,8 +57,7 @@ def debug_dir() -> Path:
 
 def check_variant(variant: str) -> None:
     """Raise UsageError for a variant that there is not."""
-    if variant not in VARIANTS:
-        raise UsageError(f"no debug kernel {variant!r}: allowed are {', '.join(VARIANTS)}")
+    check_names("debug kernel", [variant], VARIANTS)
 
 
 def configuration(variant: str) -> str:

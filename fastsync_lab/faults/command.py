@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fastsync_lab.crash.explore import Builds, prepare
-from fastsync_lab.errors import UsageError
+from fastsync_lab.errors import check_names
 from fastsync_lab.faults.compare import CONTROL, MODES, Case, Result
 from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
@@ -22,11 +22,8 @@ def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
     UsageError for a name that there is not.
     """
     names = workload_names()
-    if workload not in (ALL, *names):
-        raise UsageError(f"no workload {workload!r}: allowed are {', '.join((ALL, *names))}")
-    for mode in modes or ():
-        if mode not in MODES:
-            raise UsageError(f"no mode {mode!r}: allowed are {', '.join(MODES)}")
+    check_names("workload", [workload], [ALL, *names])
+    check_names("mode", modes or (), MODES)
     return [
         Case(name, mode, errors, dead)
         for errors, dead in VARIANTS

@@ -11,8 +11,8 @@ from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, write_sp
 from fastsync_lab.crash.guest import parse_found, plan
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.states import State
+from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.keeper import replace_block
 from fastsync_lab.kernels import KernelTree
 
 CASE = Case("overwrite", "defer", "ordered")
