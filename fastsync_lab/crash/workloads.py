@@ -79,6 +79,12 @@ def span(rng: random.Random, size: int) -> tuple[int, int]:
 SYNCS = ("fsync", "fsync", "fsync", "fdatasync")
 
 
+def sync_now_and_then(script: Script, rng: random.Random, path: str, share: float = 0.7) -> None:
+    """An fsync or fdatasync, in that share of the calls."""
+    if rng.random() < share:
+        script.do(rng.choice(SYNCS), path)
+
+
 def overwrite(rng: random.Random) -> Script:
     """write and fsync within a file; some writes are O_SYNC or O_DSYNC."""
     script = Script()
@@ -88,8 +94,8 @@ def overwrite(rng: random.Random) -> Script:
         call = rng.choice(["write", "write", "write", "owrite", "odwrite"])
         script.do(call, "f", *span(rng, 64 * 1024))
         pause(script, rng)
-        if call == "write" and rng.random() < 0.8:
-            script.do(rng.choice(SYNCS), "f")
+        if call == "write":
+            sync_now_and_then(script, rng, "f", share=0.8)
     return script
 
 
@@ -106,8 +112,7 @@ def append(rng: random.Random) -> Script:
         script.do(rng.choice(["write", "write", "write", "owrite"]), path, sizes[path], length)
         sizes[path] += length
         pause(script, rng)
-        if rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), path)
+        sync_now_and_then(script, rng, path)
     return script
 
 
@@ -195,8 +200,8 @@ def mmap(rng: random.Random) -> Script:
         pause(script, rng)
         if rng.random() < 0.5:
             script.do("msync", "f", offset, length)
-        elif rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), "f")
+        else:
+            sync_now_and_then(script, rng, "f")
     return script
 
 
@@ -212,8 +217,7 @@ def direct(rng: random.Random) -> Script:
         script.do("dwrite", "f", first * BLOCK, count * BLOCK)
         blocks = max(blocks, first + count)
         pause(script, rng)
-        if rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), "f")
+        sync_now_and_then(script, rng, "f")
     return script
 
 
@@ -244,8 +248,7 @@ def punch(rng: random.Random) -> Script:
             script.do("write", "f", offset, 3000)
             size = max(size, offset + 3000)
         pause(script, rng)
-        if rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), "f")
+        sync_now_and_then(script, rng, "f")
     return script
 
 
