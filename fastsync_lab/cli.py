@@ -21,7 +21,6 @@ from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
-from fastsync_lab.faults.compare import compare
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
 from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series, load_series
@@ -293,8 +292,7 @@ def faults(
     cases = faults_command.cases_of(workload, mode)
     with progress() as report:
         results = faults_command.run(cases, kernel, report=report)
-    print_results(results)
-    if compare(results)[1]:
+    if print_results(results):
         raise typer.Exit(1)
 
 

@@ -6,7 +6,7 @@ import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +41,7 @@ from fastsync_lab.crash.states import (
 from fastsync_lab.crash.trace import Op, parse_trace
 from fastsync_lab.crash.workloads import Script, make_script
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.experiment import mtime_options
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report, silent
@@ -96,16 +97,13 @@ class Case:
         """What it is mounted with."""
         words = [f"data={'journal' if self.journal == 'journal' else 'ordered'}"]
         if self.mode in ("truncate", "defer"):
-            words += [f"mtime_update={self.interval_ms}", f"mtime_mode={self.mode}"]
+            words.append(mtime_options(self.mode, self.interval_ms))
         return ",".join(words)
 
     @property
     def promise(self) -> Promise:
         """What the mode promises of stamps."""
-        return Promise(
-            defer_ms=self.interval_ms if self.mode == "defer" else 0,
-            coarse_ms=self.interval_ms if self.mode == "truncate" else 0,
-        )
+        return Promise.of(self.mode, self.interval_ms)
 
     def command(self, state: str) -> str:
         """The command line that looks at one state again."""
@@ -179,12 +177,16 @@ class Recording:
             return self.returned
         return self.events[state.event].acknowledged
 
-    def image(self, state: State) -> bytearray:
-        """What is on the medium."""
-        image = bytearray(self.base)
-        apply_writes(image, durable_writes(self.events, 0, state.event), self.log)
-        apply_writes(image, state.extra, self.log)
-        return image
+    def images(self, states: Iterable[State]) -> Iterator[bytearray]:
+        """What is on the medium, of states in the order of their events."""
+        durable = bytearray(self.base)
+        applied = 0
+        for state in states:
+            apply_writes(durable, durable_writes(self.events, applied, state.event), self.log)
+            applied = state.event
+            image = bytearray(durable)
+            apply_writes(image, state.extra, self.log)
+            yield image
 
 
 def load_recording(folder: Path) -> Recording:
@@ -410,7 +412,7 @@ class Explorer:
         text = plan(recording.events, [state], "m")
         self.guest.record_recovery(recording.folder, text, target)
         log = (target / "log").read_bytes()
-        base = bytes(recording.image(state))
+        base = bytes(next(recording.images([state])))
         returned = recording.acknowledged(state)
         return Recording(target, base, log, parse_log(log), f"{state.id}/", returned)
 
@@ -463,8 +465,7 @@ def _judge_batch(
         raise FastsyncError("the guest did not recover the states it was given")
     failures = []
     e2fsck_wrong = 0
-    for state, one in zip(states, found, strict=True):
-        image = recording.image(state)
+    for state, image, one in zip(states, recording.images(states), found, strict=True):
         verdict = judge.verdict(image, one, recording.acknowledged(state))
         problems = verdict.kernel
         if case.journal not in E2FSCK_CANNOT_REPLAY:

@@ -14,6 +14,7 @@ what lies less than the interval before them.
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
 from fastsync_lab.crash.trace import SECTOR, Op, begun, sector_contents
@@ -38,6 +39,14 @@ class Promise:
 
     defer_ms: int = 0
     coarse_ms: int = 0
+
+    @classmethod
+    def of(cls, mode: str, interval_ms: int) -> Self:
+        """What a mode promises."""
+        return cls(
+            defer_ms=interval_ms if mode == "defer" else 0,
+            coarse_ms=interval_ms if mode == "truncate" else 0,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fastsync_lab.crash.explore import Builds, prepare
+from fastsync_lab.crash.explore import CONTROL, MODES, Builds, prepare
 from fastsync_lab.errors import check_names
-from fastsync_lab.faults.compare import CONTROL, MODES, Case, Result
+from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
 from fastsync_lab.faults.workloads import workload_names

@@ -11,10 +11,9 @@ there are fewer requests. There the same must have come of a request of the same
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fastsync_lab.crash.explore import CONTROL
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, READ, SYNC_FLUSH
 
-MODES = ("off", "truncate", "defer")
-CONTROL = "stock"
 SAME_CALL, SAME_SORT, UNATTENDED = "same call", "same sort of call", "nobody waited"
 SORTS = {
     "fsync": "sync",

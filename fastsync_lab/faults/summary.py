@@ -6,10 +6,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from fastsync_lab.crash.explore import Builds, module_digest
+from fastsync_lab.crash.explore import CONTROL, MODES, Builds, module_digest
 from fastsync_lab.faults.compare import (
-    CONTROL,
-    MODES,
     SAME_CALL,
     SAME_SORT,
     UNATTENDED,
@@ -17,6 +15,7 @@ from fastsync_lab.faults.compare import (
     Effect,
     Fault,
     Result,
+    Verdict,
     compare,
 )
 from fastsync_lab.faults.layout import KINDS
@@ -94,16 +93,18 @@ def _load_effect(data: Mapping[str, Any]) -> Effect:
 COLUMNS = ("operations", "faults", SAME_CALL, SAME_SORT, UNATTENDED, "different")
 
 
-def table_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+def table_rows(
+    results: Sequence[Result], verdicts: Sequence[Verdict], differences: Sequence[str]
+) -> list[tuple[str, ...]]:
     """A row a mode: what was done, and how many faults led to what stock ext4 does."""
-    verdicts, differences = compare(results)
     rows = []
     for mode in MODES:
         mine = [result for result in results if result.case.mode == mode]
         faults = sum(len(result.faults) for result in mine)
-        different = sum(text.split("-")[1] == mode for text in differences)
         rules = Counter(one.rule for one in verdicts if one.case.mode == mode)
-        if mode == "off":
+        different = rules[""]
+        if mode == "off":  # request by request, without a verdict
+            different = len(differences) - sum(not one.rule for one in verdicts)
             rules[SAME_CALL] = faults - different
         counts = (
             sum(len(result.calls) * (len(result.faults) + 1) for result in mine),
@@ -129,8 +130,8 @@ def kind_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     ]
 
 
-def print_results(results: Sequence[Result]) -> None:
-    """A line a mode, and what was different."""
+def print_results(results: Sequence[Result]) -> list[str]:
+    """A line a mode, and what was different, which is returned as well."""
     from rich.console import Console
     from rich.table import Table
 
@@ -138,11 +139,12 @@ def print_results(results: Sequence[Result]) -> None:
     table.add_column("mode")
     for title in COLUMNS:
         table.add_column(title, justify="right")
-    for row in table_rows(results):
+    verdicts, differences = compare(results)
+    for row in table_rows(results, verdicts, differences):
         table.add_row(*row)
     Console(highlight=False).print(table)
-    differences = compare(results)[1]
     print(*differences, sep="\n", end="\n" if differences else "")
+    return differences
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -154,7 +156,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "",
         f"| mode | {' | '.join(COLUMNS)} |",
         "| --- |" + " ---: |" * len(COLUMNS),
-        *(f"| {' | '.join(row)} |" for row in table_rows(results)),
+        *(f"| {' | '.join(row)} |" for row in table_rows(results, *compare(results))),
         "",
         f"| requests that failed | {' | '.join((CONTROL, *MODES))} |",
         "| --- |" + " ---: |" * (len(MODES) + 1),

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.explore import Builds
+from fastsync_lab.crash.explore import CONTROL, Builds
 from fastsync_lab.crash.guest import build_programs, make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.faults.compare import CONTROL, Case, Effect, Fault, Result
+from fastsync_lab.experiment import mtime_options
+from fastsync_lab.faults.compare import Case, Effect, Fault, Result
 from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, Ran
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
@@ -89,7 +90,7 @@ def mount_options(case: Case) -> str:
     words = ["data=ordered", "no_prefetch_block_bitmaps", f"errors={case.errors}"]
     words.append(f"commit={commit_s(case.workload)}")
     if case.mode in ("truncate", "defer"):
-        words += [f"mtime_update={INTERVAL_MS}", f"mtime_mode={case.mode}"]
+        words.append(mtime_options(case.mode, INTERVAL_MS))
     return ",".join(words)
 
 
@@ -126,13 +127,9 @@ def lost(case: Case, ran: Ran) -> list[str]:
     """What is missing of that which had been promised before the first error."""
     if ran.recovery_errors:
         return []
-    promise = Promise(
-        defer_ms=INTERVAL_MS if case.mode == "defer" else 0,
-        coarse_ms=INTERVAL_MS if case.mode == "truncate" else 0,
-    )
     numbers = [op.number for op, _ in ran.results]
     end = min((op.number for op, error in ran.results if error), default=len(numbers))
-    oracle = Oracle([op for op, _ in ran.results], promise)
+    oracle = Oracle([op for op, _ in ran.results], Promise.of(case.mode, INTERVAL_MS))
     return oracle.problems(ran.tree, frozenset(numbers[:end]), frozenset(numbers))
 
 
