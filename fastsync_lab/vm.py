@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +207,7 @@ class Vm:
         self._ports: dict[str, socket.socket] = {}
         self._environment: dict[str, str] = {}
         self._staged: dict[str, str] = {}
+        self._filesystem: ModuleSet | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -372,6 +373,12 @@ class Vm:
             f"modprobe -a {shlex.join(needed_by_ext4(self.config.tree))} || exit\n"
             f"insmod {shlex.quote(str(modules.jbd2))} && insmod {shlex.quote(str(modules.ext4))}"
         )
+        self._filesystem = modules
+
+    def use_filesystem(self, modules: ModuleSet) -> None:
+        """The same, unless it was this pair that was loaded last."""
+        if self._filesystem != modules:
+            self.load_filesystem(modules)
 
     def load_device(
         self, profile: "DeviceProfile", flashdev_ko: Path, *, capacity_mib: int = 512
@@ -406,6 +413,16 @@ class Vm:
         self.run(stage_script(host_path, libraries, folder, wrapper))
         self._staged[program] = wrapper
         return wrapper
+
+    def put_in_memory(self, programs: Iterable[str] = (), *, applets: Iterable[str] = ()) -> None:
+        """Have scripts call these programs from the guest's memory, and these of busybox.
+
+        From the host's files a program takes as long to start as a short test.
+        """
+        paths = {Path(program).name: self.stage(program) for program in programs}
+        paths |= dict.fromkeys(applets, f"{GUEST_HOME}/busybox")
+        links = [f"ln -sfn {path} {GUEST_HOME}/bin/{name}" for name, path in paths.items()]
+        self.run(" && ".join(links))
 
     def kernel_log(self) -> str:
         """The kernel log since the last call."""

@@ -352,7 +352,9 @@ class Explorer:
         fast_commit = case.journal == "fast_commit"
         make_base(folder / "base.img", script.device_mib, fast_commit=fast_commit)
         (folder / "script").write_text(script.text)
-        self.guest.load(self.builds.stock if case.mode == CONTROL else self.builds.subject)
+        self.guest.vm.use_filesystem(
+            self.builds.stock if case.mode == CONTROL else self.builds.subject
+        )
         self.guest.vm.kernel_log()
         self.guest.record(folder, case.mount_options, script)
         if bad := check_kernel_log(self.guest.vm.kernel_log()):
@@ -363,7 +365,7 @@ class Explorer:
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
         """Recover and judge about `limit` states of what was recorded."""
         started = time.monotonic()
-        self.guest.load(self.builds.stock)
+        self.guest.vm.use_filesystem(self.builds.stock)
         recording, judge = self._open(case, script, folder)
         first = first_event_after(recording.events, script.prepared - 1)
         considered = all_states(recording.events, first=first, seed=case.seed)
@@ -391,7 +393,7 @@ class Explorer:
     def look_at(self, case: Case, script: Script, folder: Path, wanted: str) -> Outcome:
         """Recover and judge one state."""
         outer, inner = split_id(wanted)
-        self.guest.load(self.builds.stock)
+        self.guest.vm.use_filesystem(self.builds.stock)
         recording, judge = self._open(case, script, folder)
         state = find(all_states(recording.events, first=0, seed=case.seed), outer)
         if inner:

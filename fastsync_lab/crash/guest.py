@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.log import Event, Write
@@ -24,7 +23,7 @@ from fastsync_lab.crash.workloads import Script
 from fastsync_lab.device import load_profile
 from fastsync_lab.paths import build_dir
 from fastsync_lab.shell import run
-from fastsync_lab.vm import GUEST_HOME, Vm
+from fastsync_lab.vm import Vm
 from fastsync_lab.workload import SQLITE_FLAGS, fetch_sqlite, programs_source
 
 JOURNAL_MIB = 4
@@ -160,22 +159,15 @@ class Guest:
         self.vm = vm
         self._flashdev = flashdev
         self._check = vm.stage(str(built_program("crashcheck")))
-        for program in ("/sbin/dmsetup", "/sbin/losetup"):
-            vm.run(f"ln -sfn {vm.stage(program)} {GUEST_HOME}/bin/")
-        for applet in ("cat", "cp", "dd", "mkdir", "mount", "rm", "umount"):
-            vm.run(f"ln -sfn {GUEST_HOME}/busybox {GUEST_HOME}/bin/{applet}")
+        vm.put_in_memory(
+            ["/sbin/dmsetup", "/sbin/losetup"],
+            applets=["cat", "cp", "dd", "mkdir", "mount", "rm", "umount"],
+        )
         vm.run(
             f"mkdir -p {MEMORY}; dmesg -n 1; modprobe -a dm_mod dm_log_writes loop || exit\n"
             f"modprobe brd rd_nr=1 rd_size={LOG_MIB << 10} || exit\n"
             f": >{MEMORY}/image && losetup /dev/loop0 {MEMORY}/image"
         )
-        self._loaded = ""
-
-    def load(self, modules: ModuleSet) -> None:
-        """Put this pair of jbd2 and ext4 in place of whichever is loaded."""
-        if self._loaded != modules.name:
-            self.vm.load_filesystem(modules)
-            self._loaded = modules.name
 
     def record(self, folder: Path, options: str, script: Script) -> None:
         """Run `folder`/script on a fresh `folder`/base.img, under `folder`/log.

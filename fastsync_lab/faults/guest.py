@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash.extfs import Tree
 from fastsync_lab.crash.guest import built_program, parse_found
 from fastsync_lab.crash.trace import Op, parse_results
@@ -14,7 +13,7 @@ from fastsync_lab.device import load_profile
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.faults.layout import Sent
 from fastsync_lab.faults.workloads import FIRST_MARK, PARAMETERS
-from fastsync_lab.vm import GUEST_HOME, Vm
+from fastsync_lab.vm import Vm
 
 DEVICE = "/dev/flash0"
 DEVICE_MIB = 12
@@ -91,20 +90,12 @@ class Guest:
         self._ops = vm.stage(str(built_program("crashops")))
         self._check = vm.stage(str(built_program("crashcheck")))
         self._fsck = vm.stage("/sbin/e2fsck")
-        for applet in APPLETS:
-            vm.run(f"ln -sfn {GUEST_HOME}/busybox {GUEST_HOME}/bin/{applet}")
+        vm.put_in_memory(applets=APPLETS)
         vm.run(
             f"mkdir -p {MEMORY}; dmesg -n 1; cd {TRACING} || exit\n"
             "echo 0 >events/enable; echo 1024 >buffer_size_kb"
         )
         vm.load_device(load_profile(PROFILE), flashdev, capacity_mib=DEVICE_MIB)
-        self._loaded = ""
-
-    def load(self, modules: ModuleSet) -> None:
-        """Put this pair of jbd2 and ext4 in place of whichever is loaded."""
-        if self._loaded != modules.name:
-            self.vm.load_filesystem(modules)
-            self._loaded = modules.name
 
     def record(self, folder: Path, options: str) -> Ran:
         """Run `folder`/script on `folder`/start.img; every request is traced and none fails."""

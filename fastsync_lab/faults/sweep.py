@@ -53,7 +53,9 @@ class Sweeper:
         layout = make_start(folder)
         script = make_script(case.workload)
         (folder / "script").write_text(script.text)
-        self.guest.load(self.builds.stock if case.mode == CONTROL else self.builds.subject)
+        self.guest.vm.use_filesystem(
+            self.builds.stock if case.mode == CONTROL else self.builds.subject
+        )
         options = mount_options(case)
         self.report(f"{case.name}: recording")
         recording = self.guest.record(folder, options)

@@ -10,7 +10,7 @@ from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.vm import GUEST_HOME, Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, GuestFs
 
 
@@ -52,7 +52,7 @@ def flashdev(tree: KernelTree) -> Path:
     return build_flashdev(tree)
 
 
-# Programs that tests run all the time: from the host's files each takes as long as a short test.
+# Programs that tests run all the time.
 IN_MEMORY = ("/sbin/debugfs", "/sbin/dumpe2fs", "/sbin/e2fsck", "/sbin/mkfs.ext4", "/sbin/wipefs",
              "/bin/dd", "/bin/mount", "/bin/umount")  # fmt: skip
 
@@ -60,8 +60,7 @@ IN_MEMORY = ("/sbin/debugfs", "/sbin/dumpe2fs", "/sbin/e2fsck", "/sbin/mkfs.ext4
 @pytest.fixture(scope="session")
 def vm(tree: KernelTree) -> Iterator[Vm]:
     with Vm(VmConfig(tree)) as machine:
-        links = [f"ln -sfn {machine.stage(program)} {GUEST_HOME}/bin/" for program in IN_MEMORY]
-        machine.run(" && ".join(links))
+        machine.put_in_memory(IN_MEMORY)
         yield machine
 
 
@@ -99,10 +98,7 @@ def fs(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Guest
 
 def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
     """Load a module pair and the device, unless they are loaded already; the device's name."""
-    marker = "/run/loaded-modules"
-    if vm.run(f"cat {marker}", check=False).stdout != modules.name:
-        vm.load_filesystem(modules)
-        vm.run(f"printf %s {modules.name} >{marker}")
+    vm.use_filesystem(modules)
     if vm.run("[ -b /dev/flash0 ]", check=False).status != 0:
         vm.load_device(load_profile("uniform-100us"), flashdev, capacity_mib=CAPACITY_MIB)
     return "/dev/flash0"
