@@ -1,8 +1,8 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
-APT_PACKAGES := binutils bubblewrap busybox-static ca-certificates debian-archive-keyring dmsetup e2fsprogs \
-	file fio gcc gcc-12 kmod libc6-dev make mmdebstrap patch perl python3-venv qemu-system-x86 \
-	sparse uidmap xz-utils
+APT_PACKAGES := bc binutils bison bubblewrap busybox-static ca-certificates debian-archive-keyring \
+	dmsetup e2fsprogs file fio flex gcc gcc-12 kmod libc6-dev libelf-dev libmariadb-dev make \
+	mariadb-server-core mmdebstrap patch perl python3-venv qemu-system-x86 sparse uidmap xz-utils
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python
@@ -12,12 +12,15 @@ KERNEL_IN_FULL := 6.12
 KERNEL_IN_SHORT := 7.2
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup packages build demo test test-all test-unit lint format clean
+# Data races take two processors.
+TESTS_WITH_KCSAN := tests/vm/test_stress.py tests/vm/test_multigrain.py
+
+.PHONY: help setup packages build demo test test-all test-debug test-unit lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 	@echo
-	@echo "  KERNEL=SERIES   for build and test: another kernel, one of $(KERNELS),"
+	@echo "  KERNEL=SERIES   for build, test and test-debug: another kernel, one of $(KERNELS),"
 	@echo "                  or a version of one (like 6.12.N)"
 	@echo "  FASTSYNC_CACHE=FOLDER"
 	@echo "                  where kernels and chroots are kept (default: ~/.cache/fastsync)"
@@ -51,7 +54,7 @@ demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
 test: build ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
-	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL))
+	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) -m "$(or $(SELECT),not long)"
 ifndef KERNEL
 	@./fastsync build --kernel $(KERNEL_IN_SHORT)
 	@./fastsync build --kernel $(KERNEL_IN_SHORT) --stock
@@ -59,7 +62,14 @@ ifndef KERNEL
 endif
 
 test-all: setup ## all tests on every kernel
-	@for kernel in $(KERNELS); do $(MAKE) --no-print-directory test KERNEL=$$kernel || exit; done
+	@for kernel in $(KERNELS); do \
+		$(MAKE) --no-print-directory test KERNEL=$$kernel SELECT="long or not long" || exit; \
+	done
+
+test-debug: setup ## the VM tests and more stress, on kernels that look for bugs
+	@./fastsync build --debug --kernel $(or $(KERNEL),$(KERNEL_IN_FULL))
+	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) --debug-kernel kasan tests/vm
+	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) --debug-kernel kcsan $(TESTS_WITH_KCSAN)
 
 test-unit: setup ## only what needs no virtual machine
 	@$(PYTHON) -m pytest tests/unit

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.chroot import Place, place_for
+from fastsync_lab.chroot import Place, Recipe, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree, file_checksum, load_series
 from fastsync_lab.paths import build_dir, locked, repo_root
 from fastsync_lab.progress import Report, silent
-from fastsync_lab.shell import Completed, last_lines, run
+from fastsync_lab.shell import Completed, first_errors, last_lines, run
 
 FILESYSTEMS = ("jbd2", "ext4")  # in build order: ext4 needs the symbols of jbd2
 
@@ -131,17 +131,11 @@ def sync_sources(fresh: Path, target: Path) -> None:
 def fingerprint(tree: KernelTree, files: Sequence[Path]) -> str:
     """A hash over everything that a build depends on."""
     digest = hashlib.sha256()
-    chroot = load_series()[tree.series].chroot
-    digest.update(f"{tree.debian_version} {tree.headers_dir} {chroot}\n".encode())
-    for file in (Path(__file__), *files):
+    digest.update(f"{tree.debian_version} {tree.headers_dir} {chroot_of(tree)}\n".encode())
+    config = [tree.headers_dir / ".config"] if tree.variant else []  # Debian's never changes
+    for file in (Path(__file__), *config, *files):
         digest.update(f"{file.parent.name}/{file.name} {file_checksum(file)}\n".encode())
     return digest.hexdigest()
-
-
-def first_errors(log: str, count: int = 3) -> str:
-    """The first lines of a build log that tell why it failed."""
-    lines = [line for line in log.splitlines() if re.search(r"error|ERROR|not found|\*\*\*", line)]
-    return " | ".join(lines[:count]) or last_lines(log)
 
 
 @dataclass(frozen=True)
@@ -158,9 +152,19 @@ class Kbuild:
         return run(self.place.argv([*argv, f"M={folder}", no_btf, *arguments]), check=False)
 
 
+def chroot_of(tree: KernelTree) -> Recipe | None:
+    """The chroot that a kernel's modules are built in; a kernel of our own is built without."""
+    return None if tree.variant else load_series()[tree.series].chroot
+
+
 def kbuild(tree: KernelTree, report: Report) -> Kbuild:
     """The build system of a kernel; where that takes a chroot, it is made."""
-    return Kbuild(tree, place_for(load_series()[tree.series].chroot, report))
+    return Kbuild(tree, place_for(chroot_of(tree), report))
+
+
+def products_dir(tree: KernelTree, variant: str = "") -> Path:
+    """Where what is built for a kernel lies: build/6.12, build/6.12-stock, build/6.12-kasan."""
+    return build_dir() / "-".join(filter(None, (tree.series, tree.variant, variant)))
 
 
 def make_module(system: Kbuild, folder: Path, log: Path, *variables: str) -> None:
@@ -189,7 +193,9 @@ def build_modules(
 ) -> ModuleSet:
     """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
 
-    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/.
+    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/. As
+    they differ in a line or two, all are compiled in build/<series>-fault/.
+    What is built for a debug kernel has its name after the series.
     Nothing is done when nothing changed since the last time. Raises UsageError when there is no
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
     files count as errors.
@@ -197,14 +203,16 @@ def build_modules(
     if not stock:
         check_glue(tree.series)
     variant = "stock" if stock else f"fault-{fault.stem}" if fault else ""
-    target = build_dir() / "-".join(filter(None, (tree.series, variant)))
+    target = products_dir(tree, variant)
+    workshop = products_dir(tree, "fault") if fault else target
     modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
     inputs: list[Path] = []
     if not stock:
         inputs = [file for name in FILESYSTEMS for file in overlay_files(name)]
         inputs += [*glue_patches(tree.series), *([fault] if fault else [])]
     stamp = target / "stamp"
-    with locked(target / "lock"):
+    with locked(workshop / "lock"):
+        target.mkdir(parents=True, exist_ok=True)
         wanted = fingerprint(tree, inputs)
         whole = modules.jbd2.is_file() and modules.ext4.is_file() and stamp.is_file()
         if whole and stamp.read_text() == wanted:
@@ -212,11 +220,11 @@ def build_modules(
         stamp.unlink(missing_ok=True)
         system = kbuild(tree, report)
         report(f"building {modules.name} jbd2 and ext4 for {tree.release}")
-        source = target / "src"
-        version = target / "src.version"
+        source = workshop / "src"
+        version = workshop / "src.version"
         if version.is_file() and version.read_text() != tree.debian_version:
             shutil.rmtree(source, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix="assemble-", dir=target) as fresh:
+        with tempfile.TemporaryDirectory(prefix="assemble-", dir=workshop) as fresh:
             assemble(tree, Path(fresh), stock=stock, fault=fault)
             version.write_text(tree.debian_version)
             sync_sources(Path(fresh), source)
@@ -233,12 +241,12 @@ def build_modules(
 
 
 def build_flashdev(tree: KernelTree, *, report: Report = silent) -> Path:
-    """Build the device model kernel/flashdev/ into build/<series>/flashdev.ko."""
+    """Build the device model kernel/flashdev/ as flashdev.ko, beside the pair that is ours."""
     return build_own_module("flashdev", tree, report)
 
 
 def build_qasio(tree: KernelTree, *, report: Report = silent) -> Path:
-    """Build the I/O scheduler kernel/qasio/ into build/<series>/qasio.ko.
+    """Build the I/O scheduler kernel/qasio/ as qasio.ko, beside it.
 
     Raises UsageError for a kernel that it is not for.
     """
@@ -259,14 +267,14 @@ def own_module_variables(tree: KernelTree) -> list[str]:
 
 
 def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
-    """Build kernel/<name>/, a module that is wholly ours, into build/<series>/<name>.ko.
+    """Build kernel/<name>/, a module that is wholly ours, beside the pair that is ours.
 
     Raises FastsyncError when its sources are missing or do not compile.
     """
     origin = repo_root() / "kernel" / name
     if not (origin / "Makefile").is_file():
         raise FastsyncError(f"no module {name}: {origin}/Makefile is missing")
-    target = build_dir() / tree.series
+    target = products_dir(tree)
     module = target / f"{name}.ko"
     stamp = target / f"{name}.stamp"
     with locked(target / "lock"):

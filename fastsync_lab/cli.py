@@ -14,17 +14,22 @@ import typer
 from fastsync_lab.build import (
     build_flashdev,
     build_modules,
-    build_qasio,
+    build_own_module,
     check_glue,
     own_modules,
 )
 from fastsync_lab.crash import command as crash_command
-from fastsync_lab.crash.summary import print_outcomes, write_reliability
+from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
+from fastsync_lab.debug.kernel import VARIANTS
+from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import load_profile, profile_names
-from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.experiment import experiment_names, run_experiments
-from fastsync_lab.kernels import fetch_kernel, find_series, load_series
+from fastsync_lab.faults import command as faults_command
+from fastsync_lab.faults.summary import print_results, write_faults
+from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
+from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series, load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
@@ -67,13 +72,6 @@ def progress() -> Iterator[Report]:
         yield lambda message: status.update(message)
 
 
-def check_names(kind: str, names: list[str], allowed: list[str]) -> None:
-    """Raise UsageError for a name that is not allowed."""
-    for name in names:
-        if name not in allowed:
-            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
-
-
 def check_kernel(kernel: str, *, stock: bool) -> None:
     """Raise UsageError for an unknown kernel, and for one that has no modules but the stock's."""
     series = find_series(kernel)
@@ -88,23 +86,39 @@ def build(
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask apt for a newer kernel first (root or sudo).")
     ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help=f"Build kernels that look for bugs ({', '.join(VARIANTS)}) from the same source, "
+            "and the modules for them: 1,300 files to compile for each, 3 GB.",
+        ),
+    ] = False,
 ) -> None:
     """Fetch a stock Debian kernel into the cache and build jbd2.ko and ext4.ko for it.
 
     So are the lab's device model and, where it can be had, the I/O scheduler qasio. The result is
-    build/SERIES/ (build/SERIES-stock/ with --stock). Nothing is installed.
+    build/SERIES/ (build/SERIES-stock/ with --stock, build/SERIES-kasan/ and build/SERIES-kcsan/
+    with --debug). Nothing is installed.
     """
     check_kernel(kernel, stock=stock)
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
-        modules = build_modules(tree, stock=stock, report=report)
-        files = [modules.jbd2, modules.ext4]
-        if not stock:
-            files.append(build_flashdev(tree, report=report))
-            if "qasio" in own_modules(tree):
-                files.append(build_qasio(tree, report=report))
-    for file in files:
+        trees = (
+            [build_debug_kernel(tree, name, report=report) for name in VARIANTS]
+            if debug
+            else [tree]
+        )
+        built = [(file, tree) for tree in trees for file in products(tree, stock, report)]
+    for file, tree in built:
         print(f"{shown(file)}  for {tree.release}")
+
+
+def products(tree: KernelTree, stock: bool, report: Report) -> list[Path]:
+    """Build all modules for a kernel."""
+    modules = build_modules(tree, stock=stock, report=report)
+    own = [] if stock else [build_own_module(name, tree, report) for name in own_modules(tree)]
+    return [modules.jbd2, modules.ext4, *own]
 
 
 def shown(path: Path) -> Path:
@@ -133,6 +147,13 @@ def vm(
         bool,
         typer.Option("--real-time", help="The host's clock (emulated all the same, without KVM)."),
     ] = False,
+    debug_kernel: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Boot the kernel that looks for bugs, one of {', '.join(VARIANTS)}, in place of "
+            "Debian's."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
@@ -149,10 +170,14 @@ def vm(
     check_kernel(kernel, stock=stock)
     if device is not None:
         check_names("device profile", [device], profile_names())
+    if debug_kernel is not None:
+        check_names("debug kernel", [debug_kernel], VARIANTS)
     out_dir = out or build_dir() / "vm-out"
     with ExitStack() as stack:
         with progress() as report:
             tree = fetch_kernel(kernel, report=report)
+            if debug_kernel is not None:
+                tree = build_debug_kernel(tree, debug_kernel, report=report)
             modules = build_modules(tree, stock=stock, report=report)
             flashdev = build_flashdev(tree, report=report) if device else None
             if sys.stderr.isatty():  # elsewhere stderr is the command's alone
@@ -260,11 +285,39 @@ def crash(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog="Exit status: 0 as on stock, 1 something was different, or failure, 2 bad usage."
+)
+def faults(
+    workload: Annotated[
+        str, typer.Argument(help=f"all, or one of {', '.join(faulty_workload_names())}.")
+    ] = faults_command.ALL,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="off, truncate or defer; may be repeated (default: each)."),
+    ] = None,
+    kernel: KernelOption = "6.12",
+) -> None:
+    """Fail each request of WORKLOAD, and compare what comes of it with the stock modules.
+
+    Once, and as a device that stays dead; with errors=remount-ro and with errors=continue. The same
+    error has to reach the same call, the file system to become read-only where stock's does, and
+    what had been promised before to be there after recovery. docs/reliability.md has the details.
+    """
+    check_kernel(kernel, stock=False)
+    cases = faults_command.cases_of(workload, mode)
+    with progress() as report:
+        results = faults_command.run(cases, kernel, report=report)
+    if print_results(results):
+        raise typer.Exit(1)
+
+
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
     """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
     write_report()
-    write_reliability()
+    write_crash()
+    write_faults()
     write_waits()
 
 

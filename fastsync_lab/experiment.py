@@ -77,6 +77,11 @@ def to_stderr(message: str) -> None:
 # --- the rows ----------------------------------------------------------------------------------
 
 
+def mtime_options(mode: str, interval_ms: int | None) -> str:
+    """The mount options of a mode."""
+    return f"mtime_update={interval_ms},mtime_mode={mode}"
+
+
 @dataclass(frozen=True)
 class Variant:
     """A way to make a sync cheap, or not: a module set, a sync call and mount options."""
@@ -92,7 +97,7 @@ class Variant:
         """What `mount -o` gets."""
         if self.mode is None:
             return "defaults"
-        return f"mtime_update={self.interval_ms},mtime_mode={self.mode}"
+        return mtime_options(self.mode, self.interval_ms)
 
 
 VARIANTS: Mapping[str, Variant] = {

@@ -80,7 +80,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class KernelTree:
-    """A stock kernel, its headers and its ext4 and jbd2 sources, unpacked in the cache."""
+    """A stock kernel, its headers and its ext4 and jbd2 sources, unpacked in the cache.
+
+    `variant` is empty, or names the debug kernel that is built from the same source.
+    """
 
     series: str
     release: str
@@ -89,6 +92,7 @@ class KernelTree:
     modules_dir: Path
     headers_dir: Path
     source_dir: Path
+    variant: str = ""
 
 
 # --- which kernel ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import DEFAULT_INTERVAL_MS, experiment_names, load_experiment
 from fastsync_lab.figures import (
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
-BEGIN_MARK = "<!-- figures:begin -->"
-END_MARK = "<!-- figures:end -->"
+FIGURES = "figures"  # the README's block
 COLORS = {
     "stock": "#8a8f98",
     "ideal": "#3a3f47",
@@ -453,19 +453,6 @@ def describe_builds(results: Iterable[Result]) -> str:
     )
 
 
-def replace_figures(text: str, figures: str) -> str:
-    """`text` with what stands between the marks replaced.
-
-    Raises FastsyncError when it does not hold both marks, once each and in order.
-    """
-    if text.count(BEGIN_MARK) != 1 or text.count(END_MARK) != 1:
-        raise FastsyncError(f"the README must hold {BEGIN_MARK} and {END_MARK} once each")
-    head, rest = text.split(BEGIN_MARK)
-    if END_MARK not in rest:
-        raise FastsyncError(f"in the README {END_MARK} stands before {BEGIN_MARK}")
-    return f"{head}{BEGIN_MARK}\n\n{figures}\n\n{END_MARK}{rest.split(END_MARK)[1]}"
-
-
 # --- plots -------------------------------------------------------------------------------------
 
 
@@ -618,7 +605,7 @@ def write_report() -> None:
     loaded = (load_result(path) for path in paths)
     results = in_order(r for r in loaded if r["experiment"] in experiment_names())
     readme = repo_root() / "README.md"
-    text = replace_figures(readme.read_text(), readme_text(results))
+    text = replace_block(readme.read_text(), FIGURES, readme_text(results))
     for name in dict.fromkeys(plot_file(result) for result in results):
         draw([result for result in results if plot_file(result) == name], results_dir() / name)
     (repo_root() / "docs" / "results.md").write_text(results_text(results))

@@ -1,9 +1,10 @@
 """Every child process of the lab starts here."""
 
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,13 @@ def last_lines(text: str, count: int = 5) -> str:
     """The last non-empty lines of a command's output, joined for an error message."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-count:])
+
+
+def first_errors(log: str, count: int = 3) -> str:
+    """The first lines of a build log that tell why it failed."""
+    pattern = re.compile(r"(?!  [A-Z]).*(error|ERROR|not found|\*\*\*)")  # no "  CC      error.o"
+    lines = [line for line in log.splitlines() if pattern.match(line)]
+    return " | ".join(lines[:count]) or last_lines(log)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -100,3 +108,19 @@ def run(
         detail = last_lines(done.stderr) or last_lines(done.stdout) or "no output"
         raise FastsyncError(f"{argv[0]} failed with status {done.status}: {detail}")
     return done
+
+
+def follow(argv: Sequence[str], look: Callable[[str], None]) -> int:
+    """Run a command to its end, show `look` each line of stdout and stderr; the status.
+
+    Raises FastsyncError when the program is not there.
+    """
+    process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            look(line.decode(errors="replace"))
+        return process.wait()
+    except BaseException:
+        kill_group(process)
+        raise

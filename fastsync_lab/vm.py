@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from fastsync_lab.build import FILESYSTEMS, ModuleSet
+from fastsync_lab.debug.races import races_of_others
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.shell import kill_group, last_lines, run, spawn
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 BOOT_TIMEOUT_S = 240.0  # 13 s on an idle machine
 SHUTDOWN_TIMEOUT_S = 15.0
+DEBUG_KERNEL_SLOWNESS = 8.0  # what its time limits are multiplied by
 CONSOLE_KEPT_BYTES = 65536
 ATTACHED_STREAMS = ("fastsync.in", "fastsync.out", "fastsync.err")
 NOT_COPY_ON_WRITE = frozenset({"/boot", "/dev", "/proc", "/run", "/sys"})
@@ -42,10 +44,13 @@ GUEST_HOME = "/run/fastsync"
 
 BAD_KERNEL_LOG = re.compile(
     r"WARNING:|\bBUG\b|\bOops\b|Kernel panic|general protection fault|Call Trace:|lockdep"
-    r"|possible (circular|recursive) locking|inconsistent lock state|suspicious RCU"
+    r"|possible (circular|recursive|irq lock)|inconsistent lock state|suspicious RCU|bad unlock"
+    r"|held lock freed|lock held when returning|DEBUG_LOCKS|Voluntary context switch"
     r"|EXT4-fs error|EXT4-fs warning|EXT4-fs \([^)]*\): .*(error|corrupt)|JBD2: .*(error|Error)"
-    r"|I/O error|hung_task|blocked for more than|soft lockup|rcu_.* stall|UBSAN|KASAN"
-    r"|list_(add|del) corruption|refcount_t:|use-after-free|sleeping function called|DEBUG_LOCKS"
+    r"|Assertion failure in|Busy inodes after unmount|Objects remaining"
+    r"|I/O error|hung_task|blocked for more than|soft lockup|rcu_.* stall|UBSAN|KASAN|KCSAN|ODEBUG"
+    r"|kmemleak: \d+ new suspected|list_(add|del) (corruption|double)|refcount_t:|use-after-free"
+    r"|sleeping function called|scheduling while atomic"
 )
 
 
@@ -59,6 +64,11 @@ class VmConfig:
     real_time: bool = False
     icount_shift: int = 1
 
+    @property
+    def slowness(self) -> float:
+        """What every time limit is multiplied by."""
+        return DEBUG_KERNEL_SLOWNESS if self.tree.variant else 1.0
+
 
 @dataclass(frozen=True)
 class GuestResult:
@@ -70,8 +80,13 @@ class GuestResult:
 
 
 def check_kernel_log(text: str) -> list[str]:
-    """The lines of a kernel log that must not be there in a sound run."""
-    return [line for line in text.splitlines() if BAD_KERNEL_LOG.search(line)]
+    """The lines of a kernel log that must not be there in a sound run.
+
+    Of data races, those that are about our code.
+    """
+    bad = [line for line in text.splitlines() if BAD_KERNEL_LOG.search(line)]
+    not_ours = races_of_others(text)
+    return [line for line in bad if line not in not_ours]
 
 
 def safe_share(path: Path) -> Path:
@@ -192,6 +207,7 @@ class Vm:
         self._ports: dict[str, socket.socket] = {}
         self._environment: dict[str, str] = {}
         self._staged: dict[str, str] = {}
+        self._filesystem: ModuleSet | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -242,7 +258,7 @@ class Vm:
         argv = virtme_command(self.config, agent, self._out_dir, folder)
         self._process = spawn(argv, stderr=subprocess.PIPE)
         self._console = Console(self._process)
-        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        deadline = time.monotonic() + BOOT_TIMEOUT_S * self.config.slowness
         for name, server in servers.items():
             self._ports[name] = self._accept(server, deadline)
             server.close()
@@ -321,11 +337,12 @@ class Vm:
         """Run a bash script in the guest as root; its folder is in the guest's memory.
 
         Raises FastsyncError when the guest dies, when `timeout_s` seconds of the host's time pass
-        (the guest is killed), and, with `check`, when the status is not 0.
+        (the guest is killed), and, with `check`, when the status is not 0. A debug kernel gets more
+        time.
         """
         what = f"in the guest, `{first_line(script)}`"
         self._request("run", script)
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * self.config.slowness
         status, out_size, err_size = parse_done(self._read_line(deadline, what))
         out = self._read_exactly(out_size, deadline, what).decode(errors="replace")
         err = self._read_exactly(err_size, deadline, what).decode(errors="replace")
@@ -356,6 +373,12 @@ class Vm:
             f"modprobe -a {shlex.join(needed_by_ext4(self.config.tree))} || exit\n"
             f"insmod {shlex.quote(str(modules.jbd2))} && insmod {shlex.quote(str(modules.ext4))}"
         )
+        self._filesystem = modules
+
+    def use_filesystem(self, modules: ModuleSet) -> None:
+        """The same, unless it was this pair that was loaded last."""
+        if self._filesystem != modules:
+            self.load_filesystem(modules)
 
     def load_device(
         self, profile: "DeviceProfile", flashdev_ko: Path, *, capacity_mib: int = 512
@@ -390,6 +413,16 @@ class Vm:
         self.run(stage_script(host_path, libraries, folder, wrapper))
         self._staged[program] = wrapper
         return wrapper
+
+    def put_in_memory(self, programs: Iterable[str] = (), *, applets: Iterable[str] = ()) -> None:
+        """Have scripts call these programs from the guest's memory, and these of busybox.
+
+        From the host's files a program takes as long to start as a short test.
+        """
+        paths = {Path(program).name: self.stage(program) for program in programs}
+        paths |= dict.fromkeys(applets, f"{GUEST_HOME}/busybox")
+        links = [f"ln -sfn {path} {GUEST_HOME}/bin/{name}" for name, path in paths.items()]
+        self.run(" && ".join(links))
 
     def kernel_log(self) -> str:
         """The kernel log since the last call."""

@@ -3,6 +3,8 @@
 import pytest
 from hypothesis import settings
 
+from fastsync_lab.debug.kernel import VARIANTS
+
 # A loaded machine may be slow at any one example: no deadline, and the same examples every time.
 settings.register_profile("fastsync", deadline=None, derandomize=True)
 settings.load_profile("fastsync")
@@ -10,3 +12,8 @@ settings.load_profile("fastsync")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kernel", default="6.12", help="what the virtual machine boots")
+    parser.addoption(
+        "--debug-kernel",
+        choices=VARIANTS,
+        help="in its place a kernel from the same source that looks for bugs",
+    )

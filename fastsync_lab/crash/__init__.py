@@ -5,7 +5,8 @@ states   what can be on the medium when power fails
 extfs    read the files out of an ext4 image
 trace    what the workload did
 oracle   what must be there after a crash, and what may be
-sql      the same for SQLite databases
+sql      the same for databases
+mariadb  a MariaDB server, in the guest and on the host
 workloads  what is run
 guest    recording and recovery, in the virtual machine
 explore  a whole run

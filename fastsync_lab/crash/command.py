@@ -14,9 +14,9 @@ from fastsync_lab.crash.explore import (
     prepare,
 )
 from fastsync_lab.crash.states import split_id
-from fastsync_lab.crash.summary import Keeper
+from fastsync_lab.crash.summary import keeper
 from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.errors import UsageError
+from fastsync_lab.errors import UsageError, check_names
 from fastsync_lab.progress import Report
 
 ALL = "all"
@@ -35,10 +35,10 @@ def request(
 ) -> Request:
     """The cases that the options ask for. Raises UsageError for a name that there is not."""
     workloads = workload_names() if workload == ALL else [workload]
-    _check("workload", workloads, [ALL, *workload_names()])
-    _check("mode", modes or (), [*MODES, CONTROL])
+    check_names("workload", workloads, [ALL, *workload_names()])
+    check_names("mode", modes or (), [*MODES, CONTROL])
     journals = journals or (JOURNALS if workload == ALL else ["ordered"])
-    _check("journal", journals, JOURNALS)
+    check_names("journal", journals, JOURNALS)
     cases = tuple(
         Case(name, mode, journal, interval_ms, seed)
         for name in workloads
@@ -57,12 +57,6 @@ def default_modes(workload: str, journal: str) -> Sequence[str]:
     if workload != ALL:
         return ("defer",)
     return (*MODES, CONTROL) if journal in E2FSCK_CANNOT_REPLAY else MODES
-
-
-def _check(kind: str, names: Sequence[str], allowed: Sequence[str]) -> None:
-    for name in names:
-        if name not in allowed:
-            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
 
 
 def result_name(asked: Request, series: str) -> str:
@@ -84,11 +78,11 @@ def run(asked: Request, *, report: Report) -> list[Outcome]:
     if asked.state:
         return explore(asked, builds, report=report)
     name = result_name(asked, builds.tree.series)
-    keeper = Keeper(name, asked, builds.tree, builds.subject)
-    done = {outcome.case for outcome in keeper.outcomes}
+    kept = keeper(name, asked, builds.tree, builds.subject)
+    done = {outcome.case for outcome in kept.parts}
     left = tuple(case for case in asked.cases if case not in done)
     if left:
         rest = Request(left, asked.states, asked.kernel)
-        explore(rest, builds, report=report, finished=keeper.add)
-    keeper.finish()
-    return sorted(keeper.outcomes, key=lambda outcome: asked.cases.index(outcome.case))
+        explore(rest, builds, report=report, finished=kept.add)
+    kept.finish()
+    return sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))

@@ -1,23 +1,33 @@
 """A run of the explorer: record workloads, recover and judge crash states, keep what failed."""
 
 import hashlib
+import os
 import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.crash.extfs import Image, Tree
-from fastsync_lab.crash.guest import Found, Guest, build_programs, make_base, plan
+from fastsync_lab.crash.guest import (
+    Found,
+    Guest,
+    build_programs,
+    built_program,
+    make_base,
+    plan,
+)
 from fastsync_lab.crash.log import Event, parse_log
+from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.oracle import Oracle, Promise
-from fastsync_lab.crash.sql import SqlOracle
+from fastsync_lab.crash.sql import SqlOracle, read_sqlite
 from fastsync_lab.crash.states import (
     State,
     all_states,
@@ -31,6 +41,7 @@ from fastsync_lab.crash.states import (
 from fastsync_lab.crash.trace import Op, parse_trace
 from fastsync_lab.crash.workloads import Script, make_script
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.experiment import mtime_options
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report, silent
@@ -86,16 +97,13 @@ class Case:
         """What it is mounted with."""
         words = [f"data={'journal' if self.journal == 'journal' else 'ordered'}"]
         if self.mode in ("truncate", "defer"):
-            words += [f"mtime_update={self.interval_ms}", f"mtime_mode={self.mode}"]
+            words.append(mtime_options(self.mode, self.interval_ms))
         return ",".join(words)
 
     @property
     def promise(self) -> Promise:
         """What the mode promises of stamps."""
-        return Promise(
-            defer_ms=self.interval_ms if self.mode == "defer" else 0,
-            coarse_ms=self.interval_ms if self.mode == "truncate" else 0,
-        )
+        return Promise.of(self.mode, self.interval_ms)
 
     def command(self, state: str) -> str:
         """The command line that looks at one state again."""
@@ -169,12 +177,16 @@ class Recording:
             return self.returned
         return self.events[state.event].acknowledged
 
-    def image(self, state: State) -> bytearray:
-        """What is on the medium."""
-        image = bytearray(self.base)
-        apply_writes(image, durable_writes(self.events, 0, state.event), self.log)
-        apply_writes(image, state.extra, self.log)
-        return image
+    def images(self, states: Iterable[State]) -> Iterator[bytearray]:
+        """What is on the medium, of states in the order of their events."""
+        durable = bytearray(self.base)
+        applied = 0
+        for state in states:
+            apply_writes(durable, durable_writes(self.events, applied, state.event), self.log)
+            applied = state.event
+            image = bytearray(durable)
+            apply_writes(image, state.extra, self.log)
+            yield image
 
 
 def load_recording(folder: Path) -> Recording:
@@ -197,7 +209,10 @@ class Judge:
     def __init__(self, case: Case, script: Script, ops: list[Op], work: Path) -> None:
         self._work = work
         self._last_ns = max((op.stop_ns for op in ops), default=0)
-        self._sql = SqlOracle(script.lines) if script.sql else None
+        read = read_sqlite
+        if script.flushing:
+            read = partial(read_table, client=built_program(script.program))
+        self._sql = SqlOracle(script.lines, read) if script.sql else None
         self._files = None if script.sql else Oracle(ops, case.promise)
 
     def verdict(self, state_image: bytearray, found: Found, returned: frozenset[int]) -> Verdict:
@@ -207,9 +222,12 @@ class Judge:
             recovered[page * PAGE : (page + 1) * PAGE] = data
         kernel = [*found.errors]
         kernel += [f"kernel: {line}" for line in check_kernel_log("\n".join(found.log))]
-        with tempfile.TemporaryDirectory(dir=self._work) as folder:
-            kernel += _fsck_clean(Path(folder) / "kernel.img", recovered, "the kernel")
-            repaired, e2fsck = _fsck_repair(Path(folder) / "e2fsck.img", state_image)
+        image = self._work / "image"
+        write_sparse(image, recovered)
+        kernel += _fsck_clean(image, "the kernel")
+        write_sparse(image, state_image)
+        e2fsck = [*_fsck_repair(image), *_fsck_clean(image, "e2fsck")]
+        repaired = image.read_bytes()
         kernel += self._broken_promises("the kernel", recovered, found.tree, returned)
         try:
             by_e2fsck = Image(repaired).tree()
@@ -261,23 +279,19 @@ def _e2fsck(options: str, path: Path) -> Completed:
     return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=60)
 
 
-def _fsck_clean(path: Path, image: bytearray, whose: str) -> list[str]:
-    path.write_bytes(image)
-    done = _e2fsck("-fn", path)
+def _fsck_clean(image: Path, whose: str) -> list[str]:
+    done = _e2fsck("-fn", image)
     if done.status == 0:
         return []
     return [f"after recovery by {whose}, e2fsck -fn: {_complaint(done.stdout)}"]
 
 
-def _fsck_repair(path: Path, image: bytearray) -> tuple[bytes, list[str]]:
-    path.write_bytes(image)
-    done = _e2fsck("-fy", path)
+def _fsck_repair(image: Path) -> list[str]:
+    done = _e2fsck("-fy", image)
     complaint = _complaint(done.stdout)
-    problems = []
     if done.status > 1 or complaint:
-        problems.append(f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}")
-    repaired = path.read_bytes()
-    return repaired, problems + _fsck_clean(path, bytearray(repaired), "e2fsck")
+        return [f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}"]
+    return []
 
 
 def _complaint(output: str) -> str:
@@ -335,11 +349,14 @@ class Explorer:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.report(f"{case.name}: recording {len(script.lines)} operations")
-        make_base(folder / "base.img", fast_commit=case.journal == "fast_commit")
+        fast_commit = case.journal == "fast_commit"
+        make_base(folder / "base.img", script.device_mib, fast_commit=fast_commit)
         (folder / "script").write_text(script.text)
-        self.guest.load(self.builds.stock if case.mode == CONTROL else self.builds.subject)
+        self.guest.vm.use_filesystem(
+            self.builds.stock if case.mode == CONTROL else self.builds.subject
+        )
         self.guest.vm.kernel_log()
-        self.guest.record(folder, case.mount_options, sql=script.sql)
+        self.guest.record(folder, case.mount_options, script)
         if bad := check_kernel_log(self.guest.vm.kernel_log()):
             raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
@@ -348,7 +365,7 @@ class Explorer:
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
         """Recover and judge about `limit` states of what was recorded."""
         started = time.monotonic()
-        self.guest.load(self.builds.stock)
+        self.guest.vm.use_filesystem(self.builds.stock)
         recording, judge = self._open(case, script, folder)
         first = first_event_after(recording.events, script.prepared - 1)
         considered = all_states(recording.events, first=first, seed=case.seed)
@@ -376,7 +393,7 @@ class Explorer:
     def look_at(self, case: Case, script: Script, folder: Path, wanted: str) -> Outcome:
         """Recover and judge one state."""
         outer, inner = split_id(wanted)
-        self.guest.load(self.builds.stock)
+        self.guest.vm.use_filesystem(self.builds.stock)
         recording, judge = self._open(case, script, folder)
         state = find(all_states(recording.events, first=0, seed=case.seed), outer)
         if inner:
@@ -397,7 +414,7 @@ class Explorer:
         text = plan(recording.events, [state], "m")
         self.guest.record_recovery(recording.folder, text, target)
         log = (target / "log").read_bytes()
-        base = bytes(recording.image(state))
+        base = bytes(next(recording.images([state])))
         returned = recording.acknowledged(state)
         return Recording(target, base, log, parse_log(log), f"{state.id}/", returned)
 
@@ -450,8 +467,7 @@ def _judge_batch(
         raise FastsyncError("the guest did not recover the states it was given")
     failures = []
     e2fsck_wrong = 0
-    for state, one in zip(states, found, strict=True):
-        image = recording.image(state)
+    for state, image, one in zip(states, recording.images(states), found, strict=True):
         verdict = judge.verdict(image, one, recording.acknowledged(state))
         problems = verdict.kernel
         if case.journal not in E2FSCK_CANNOT_REPLAY:
@@ -486,6 +502,12 @@ def write_sparse(path: Path, image: bytes | bytearray) -> None:
                 file.write(image[start : start + PAGE])
 
 
+def memory_dir() -> Path | None:
+    """Where images are made and repaired: in memory, for e2fsck syncs what it writes."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
 def crash_dir() -> Path:
     """Recordings, and the images of states that failed."""
     return build_dir() / "crash"
@@ -511,17 +533,19 @@ def prepare(kernel: str, report: Report, *, fault: Path | None = None) -> Builds
 
 
 @contextmanager
-def explorer(builds: Builds, *, sql: bool, report: Report = silent) -> Iterator[Explorer]:
-    """An explorer in a guest of its own; `sql` if a workload is SQLite's."""
-    programs = build_programs(sql=sql)
+def explorer(
+    builds: Builds, programs: Collection[str] = (), *, report: Report = silent
+) -> Iterator[Explorer]:
+    """An explorer in a guest of its own, for workloads that `programs` run."""
+    build_programs(programs)
     crash_dir().mkdir(parents=True, exist_ok=True)
     report(f"booting {builds.tree.release}")
     with (
-        tempfile.TemporaryDirectory(prefix="fastsync-crash-") as work,
+        tempfile.TemporaryDirectory(prefix="fastsync-crash-", dir=memory_dir()) as work,
         ThreadPoolExecutor(1) as pool,
         Vm(VmConfig(builds.tree), out_dir=crash_dir()) as vm,
     ):
-        yield Explorer(Guest(vm, programs, builds.flashdev), builds, Path(work), pool, report)
+        yield Explorer(Guest(vm, builds.flashdev), builds, Path(work), pool, report)
 
 
 def explore(
@@ -535,8 +559,8 @@ def explore(
 
     Raises FastsyncError when the guest or a workload fails.
     """
-    sql = any(request.script(case).sql for case in request.cases)
-    with explorer(builds, sql=sql, report=report) as one:
+    programs = {request.script(case).program for case in request.cases}
+    with explorer(builds, programs, report=report) as one:
         return one.run(request, finished)
 
 

@@ -8,24 +8,24 @@ file in the guest's memory while states are recovered.
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.build import ModuleSet
+from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.sql import DATABASE
 from fastsync_lab.crash.states import State, durable_writes
+from fastsync_lab.crash.workloads import Script
 from fastsync_lab.device import load_profile
 from fastsync_lab.paths import build_dir
 from fastsync_lab.shell import run
-from fastsync_lab.vm import GUEST_HOME, Vm
+from fastsync_lab.vm import Vm
 from fastsync_lab.workload import SQLITE_FLAGS, fetch_sqlite, programs_source
 
-DEVICE_MIB = 12
 JOURNAL_MIB = 4
 # e2fsck 1.47.0 replays nothing once the last block of the fast-commit area has been used: it takes
 # the journal's superblock for corrupt. So the area is larger than what a run needs.
@@ -38,31 +38,33 @@ MEMORY = "/dev/shm/crash"  # in the guest
 UUID = "fa575c00-0000-4000-8000-000000000000"
 
 
-@dataclass(frozen=True)
-class Programs:
-    """The guest's programs, on the host; `sql` is there if a workload needs it."""
+def build_programs(names: Collection[str]) -> None:
+    """Compile what has changed of crashcheck and of what runs the workloads.
 
-    ops: Path
-    check: Path
-    sql: Path | None
-
-
-def build_programs(*, sql: bool) -> Programs:
-    """Compile what has changed. Raises FastsyncError when the compiler fails."""
-    folder = build_dir() / "programs"
-    folder.mkdir(parents=True, exist_ok=True)
+    Raises FastsyncError when the compiler fails.
+    """
     source = programs_source()
-    flags = ["-O2", "-Wall", "-Wextra", "-static", "-pthread", f"-I{source}"]
-    jobs = {name: [*flags, str(source / f"{name}.c")] for name in ("crashops", "crashcheck")}
-    if sql:
+    flags = ["-O2", "-Wall", "-Wextra", f"-I{source}"]
+    jobs = {
+        name: [*flags, "-static", "-pthread", str(source / f"{name}.c")]
+        for name in ("crashops", "crashcheck")
+    }
+    if "crashsql" in names:
         sqlite = fetch_sqlite()
         sources = [str(source / "crashsql.c"), str(sqlite / "sqlite3.c")]
         jobs["crashsql"] = ["-O2", "-static", *SQLITE_FLAGS, f"-I{sqlite}", *sources, "-lm"]
+    if "crashmaria" in names:
+        client = [*flags, "-I/usr/include/mariadb"]
+        jobs["crashmaria"] = [*client, str(source / "crashmaria.c"), "-lmariadb"]
+        jobs["innodbsync.so"] = [*flags, "-fPIC", "-shared", str(source / "innodbsync.c")]
+    built_program("").mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: _compile(folder / name, jobs[name]), jobs))
-    return Programs(
-        folder / "crashops", folder / "crashcheck", folder / "crashsql" if sql else None
-    )
+        list(pool.map(lambda name: _compile(built_program(name), jobs[name]), jobs))
+
+
+def built_program(name: str) -> Path:
+    """Where a program lies on the host, once it is built."""
+    return build_dir() / "programs" / name
 
 
 def _compile(program: Path, arguments: Sequence[str]) -> None:
@@ -77,16 +79,19 @@ def _compile(program: Path, arguments: Sequence[str]) -> None:
     stamp.write_text(digest.hexdigest())
 
 
-def make_base(path: Path, *, fast_commit: bool) -> None:
-    """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal."""
+def make_base(path: Path, size_mib: int, *, fast_commit: bool = False, extended: str = "") -> None:
+    """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal.
+
+    `extended` are more options for mkfs.ext4 -E, each behind a comma.
+    """
     with path.open("wb") as file:
-        file.truncate(DEVICE_MIB << 20)
+        file.truncate(size_mib << 20)
     journal = f"size={JOURNAL_MIB}"
     features = []
     if fast_commit:
         journal += f",fast_commit_size={FAST_COMMIT_KIB}"
         features = ["-O", "fast_commit"]
-    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}"
+    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}{extended}"
     argv = ["/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-J", journal, *features]
     run([*argv, "-N", "1024", "-U", UUID, "-E", extended, str(path)])
 
@@ -150,47 +155,58 @@ def _plan_line(verb: str, write: Write) -> str:
 class Guest:
     """The booted machine as the explorer uses it; `vm.out_dir` has the folders of the runs."""
 
-    def __init__(self, vm: Vm, programs: Programs, flashdev: Path) -> None:
+    def __init__(self, vm: Vm, flashdev: Path) -> None:
         self.vm = vm
-        self._ops = vm.stage(str(programs.ops))
-        self._check = vm.stage(str(programs.check))
-        self._sql = vm.stage(str(programs.sql)) if programs.sql else ""
-        for program in ("/sbin/dmsetup", "/sbin/losetup"):
-            vm.run(f"ln -sfn {vm.stage(program)} {GUEST_HOME}/bin/")
-        for applet in ("cat", "cp", "dd", "mkdir", "mount", "rm", "umount"):
-            vm.run(f"ln -sfn {GUEST_HOME}/busybox {GUEST_HOME}/bin/{applet}")
+        self._flashdev = flashdev
+        self._check = vm.stage(str(built_program("crashcheck")))
+        vm.put_in_memory(
+            ["/sbin/dmsetup", "/sbin/losetup"],
+            applets=["cat", "cp", "dd", "mkdir", "mount", "rm", "umount"],
+        )
         vm.run(
             f"mkdir -p {MEMORY}; dmesg -n 1; modprobe -a dm_mod dm_log_writes loop || exit\n"
             f"modprobe brd rd_nr=1 rd_size={LOG_MIB << 10} || exit\n"
-            f"truncate -s {DEVICE_MIB}M {MEMORY}/image && losetup /dev/loop0 {MEMORY}/image"
+            f": >{MEMORY}/image && losetup /dev/loop0 {MEMORY}/image"
         )
-        vm.load_device(load_profile(PROFILE), flashdev, capacity_mib=DEVICE_MIB)
-        self._loaded = ""
 
-    def load(self, modules: ModuleSet) -> None:
-        """Put this pair of jbd2 and ext4 in place of whichever is loaded."""
-        if self._loaded != modules.name:
-            self.vm.load_filesystem(modules)
-            self._loaded = modules.name
-
-    def record(self, folder: Path, options: str, *, sql: bool) -> None:
+    def record(self, folder: Path, options: str, script: Script) -> None:
         """Run `folder`/script on a fresh `folder`/base.img, under `folder`/log.
 
         Leaves the log and, of operations, `folder`/trace. Raises FastsyncError when the workload
         fails.
         """
         here = f"$FASTSYNC_OUT/{folder.name}"
-        program = f"{self._sql} crash {DATABASE}" if sql else f"{self._ops} crash"
+        prepare = ""
+        if script.flushing:
+            mariadb.initialize(folder / mariadb.FOLDER, folder)
+            prepare = f"cp -R {here}/{mariadb.FOLDER} /mnt/ && sync || exit\n"
+        profile = load_profile(PROFILE)
+        self.vm.load_device(profile, self._flashdev, capacity_mib=script.device_mib)
         self.vm.run(
             f"cp {here}/script {MEMORY}/script\n"
             f"dd if={here}/base.img of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit\n"
             + _create_log("/dev/flash0")
             + f"mount -t ext4 -o {shlex.quote(options)} /dev/mapper/crash /mnt || exit\n"
-            f"(cd /mnt && exec {program} {MEMORY}/script >{MEMORY}/trace); status=$?\n"
+            f"{prepare}(cd /mnt && {self._command(script)} >{MEMORY}/trace); status=$?\n"
             "umount /mnt || exit\n"
             f"cp {MEMORY}/trace {here}/trace\n" + _keep_log(f"{here}/log") + "exit $status",
             timeout_s=RECORD_TIMEOUT_S,
         )
+
+    def _command(self, script: Script) -> str:
+        """Bash that runs the script in the guest's memory."""
+        program = self.vm.stage(str(built_program(script.program)))
+        if not script.flushing:
+            return f"{program} crash {DATABASE if script.sql else ''} {MEMORY}/script"
+        flushing = mariadb.FLUSHING[script.flushing]
+        library = built_program("innodbsync.so")
+        self.vm.run(f"cp {shlex.quote(str(library))} {MEMORY}/")
+        environment = f"LD_PRELOAD={MEMORY}/{library.name}"
+        if flushing.fsync_only:
+            environment += " FSYNC_ONLY=1"
+        arguments = [*mariadb.arguments(f"/mnt/{mariadb.FOLDER}", MEMORY), *flushing.options]
+        server = shlex.join([self.vm.stage(mariadb.SERVER), *arguments])
+        return f"{environment} {program} crash {MEMORY}/socket {MEMORY}/script {server}"
 
     def recover(self, folder: Path, plan_text: str) -> list[Found]:
         """Let the kernel that is loaded recover the states of a plan, from base.img and log."""
@@ -230,6 +246,7 @@ class Guest:
         self.vm.run(
             f"if [ ! -d {mine} ]; then\n"
             f"  mkdir {mine} && cp {here}/base.img {here}/log {mine}/ || exit\nfi\n"
+            f"truncate -r {mine}/base.img {MEMORY}/image && losetup -c /dev/loop0 || exit\n"
             f"{self._check} {mine}/base.img {mine}/log {here}/plan {MEMORY}/image /dev/loop0 /mnt "
             f"{MEMORY}/delta >{MEMORY}/found || exit\n" + then.replace("{here}", here),
             timeout_s=CHECK_TIMEOUT_S,
@@ -238,7 +255,7 @@ class Guest:
 
 def _create_log(device: str) -> str:
     """Bash: /dev/mapper/crash, which logs what is written to a device."""
-    sectors = DEVICE_MIB << 11
+    sectors = f"$(</sys/block/{Path(device).name}/size)"
     return (
         f'dmsetup create crash --table "0 {sectors} log-writes {device} /dev/ram0" || exit\n'
         "dmsetup mknodes\n"

@@ -14,6 +14,7 @@ what lies less than the interval before them.
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
 from fastsync_lab.crash.trace import SECTOR, Op, begun, sector_contents
@@ -38,6 +39,14 @@ class Promise:
 
     defer_ms: int = 0
     coarse_ms: int = 0
+
+    @classmethod
+    def of(cls, mode: str, interval_ms: int) -> Self:
+        """What a mode promises."""
+        return cls(
+            defer_ms=interval_ms if mode == "defer" else 0,
+            coarse_ms=interval_ms if mode == "truncate" else 0,
+        )
 
 
 @dataclass(frozen=True)
@@ -203,7 +212,7 @@ class Model:
             self._change_names(op)
         elif op.name in ("sync", "syncfs"):
             self.all_syncs.append(Sync(op.number, op.begin, True, True, "exact"))
-        elif op.name not in ("sleep", "hold"):
+        elif op.name not in ("sleep", "align", "put", "hold"):
             self._apply_to(op, self._node(op.path))
 
     def _apply_to(self, op: Op, node: Node) -> None:
@@ -314,9 +323,16 @@ class Oracle:
         self.model = Model(ops)
         self.promise = promise
 
-    def problems(self, tree: Tree, acknowledged: frozenset[int]) -> list[str]:
-        """What is wrong with the files of a state in which these operations had returned."""
-        cut = Cut(acknowledged, begun(sorted(self.model.ops, key=_number), acknowledged))
+    def problems(
+        self, tree: Tree, acknowledged: frozenset[int], started: frozenset[int] | None = None
+    ) -> list[str]:
+        """What is wrong with the files of a state in which these operations had returned.
+
+        `started` are those that may have begun; without it the next one of each thread.
+        """
+        if started is None:
+            started = begun(sorted(self.model.ops, key=_number), acknowledged)
+        cut = Cut(acknowledged, started)
         found: list[str] = []
         for group in self.model.groups:
             inside = {

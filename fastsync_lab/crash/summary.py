@@ -1,7 +1,6 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,15 +16,11 @@ from fastsync_lab.crash.explore import (
     Request,
     module_digest,
 )
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.experiment import write_atomically
+from fastsync_lab.keeper import Keeper, write_blocks
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.paths import results_dir
 
 FORMAT = 2
-BEGIN_MARK = "<!-- crash:begin -->"
-END_MARK = "<!-- crash:end -->"
-DOCUMENT = "docs/reliability.md"
 
 
 def result_of(
@@ -62,38 +57,14 @@ def result_path(name: str) -> Path:
     return results_dir() / f"crash-{name}.json"
 
 
-class Keeper:
-    """Keeps finished cases in a *.partial.json until the run is whole, and takes them up again."""
-
-    def __init__(self, name: str, request: Request, tree: KernelTree, modules: ModuleSet) -> None:
-        self._path = result_path(name)
-        self._partial = self._path.with_suffix(".partial.json")
-        self._make: Callable[[Sequence[Outcome]], dict[str, Any]] = lambda outcomes: result_of(
-            request, outcomes, tree, modules
-        )
-        self.outcomes: list[Outcome] = self._kept(request)
-
-    def _kept(self, request: Request) -> list[Outcome]:
-        try:
-            result = json.loads(self._partial.read_text())
-            now = self._make([])
-            same = ("format", "debian_version", "modules_sha256", "states_asked_for")
-            if any(result[key] != now[key] for key in same):
-                return []
-            return [one for one in load_outcomes(result) if one.case in request.cases]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
-
-    def add(self, outcome: Outcome) -> None:
-        """A case is finished."""
-        self.outcomes.append(outcome)
-        write_atomically(self._partial, self._make(self.outcomes))
-
-    def finish(self) -> Path:
-        """All are; where the result lies."""
-        write_atomically(self._path, self._make(self.outcomes))
-        self._partial.unlink(missing_ok=True)
-        return self._path
+def keeper(name: str, request: Request, tree: KernelTree, modules: ModuleSet) -> Keeper[Outcome]:
+    """Keeps the cases of a run of that name."""
+    return Keeper(
+        result_path(name),
+        lambda outcomes: result_of(request, outcomes, tree, modules),
+        lambda result: [one for one in load_outcomes(result) if one.case in request.cases],
+        ("format", "debian_version", "modules_sha256", "states_asked_for"),
+    )
 
 
 def shortest(failures: Iterable[Failure]) -> Failure | None:
@@ -194,21 +165,18 @@ def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def replace_block(text: str, block: str) -> str:
-    """A document with a new block between its marks. Raises FastsyncError without them."""
-    before, begin, rest = text.partition(BEGIN_MARK)
-    _, end, after = rest.partition(END_MARK)
-    if not begin or not end:
-        raise FastsyncError(f"{DOCUMENT} lacks {BEGIN_MARK} or {END_MARK}")
-    return f"{before}{begin}\n\n{block}\n\n{end}{after}"
+def sentence(result: Mapping[str, Any]) -> str:
+    """The README's line on a kernel."""
+    ours = [one for one in load_outcomes(result) if one.case.mode != CONTROL]
+    states = sum(one.states + one.second_states for one in ours)
+    return (
+        f"Linux {result['kernel_release']}: {len(ours)} workloads, modes and journals, "
+        f"{sum(one.operations for one in ours):,} operations, power cut at "
+        f"{sum(one.cuts for one in ours):,} places, {states:,} states recovered and judged: "
+        f"{sum(len(one.failures) for one in ours):,} failures."
+    )
 
 
-def write_reliability() -> None:
-    """Write the figures of the whole runs (results/crash-SERIES.json) into docs/reliability.md."""
-    results = [json.loads(path.read_text()) for path in sorted(results_dir().glob("crash-*.json"))]
-    whole = [one for one in results if one["complete"] and one["modules"] == "fastsync"]
-    whole = [one for one in whole if len({case["case"]["workload"] for case in one["cases"]}) > 1]
-    document = repo_root() / DOCUMENT
-    if whole and document.is_file():
-        block = "\n\n".join(markdown(result) for result in whole)
-        document.write_text(replace_block(document.read_text(), block))
+def write_crash() -> None:
+    """Write results/crash-SERIES.json into docs/reliability.md and the README."""
+    write_blocks("crash", markdown, sentence)

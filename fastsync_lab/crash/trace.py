@@ -49,13 +49,22 @@ class Op:
 
 def parse_trace(text: str) -> list[Op]:
     """The operations, by number. Raises FastsyncError if one of them failed."""
-    return [_op(json.loads(line)) for line in text.splitlines()]
+    results = parse_results(text)
+    for op, error in results:
+        if error:
+            line = " ".join(op.words)
+            raise FastsyncError(f"operation {op.number} ({line}) failed with errno {error}")
+    return [op for op, _ in results]
+
+
+def parse_results(text: str) -> list[tuple[Op, int]]:
+    """The operations, by number, and the errno of each, 0 if it succeeded."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [(_op(data), int(data["errno"])) for data in lines]
 
 
 def _op(data: dict[str, int | str]) -> Op:
     line = str(data["line"])
-    if data["errno"]:
-        raise FastsyncError(f"operation {data['op']} ({line}) failed with errno {data['errno']}")
     number = {key: int(value) for key, value in data.items() if key != "line"}
     return Op(
         number["op"],

@@ -4,26 +4,41 @@ Each script begins with files that are synced; states are made of what comes aft
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from fastsync_lab.crash.mariadb import FLUSHING
+
 BLOCK = 4096
+DEVICE_MIB = 12
+MARIADB_MIB = 24
 PUNCH, ZERO_RANGE, ALLOCATE, PREALLOCATE = 0x03, 0x10, 0x00, 0x01
 SQLITE_MODES = ("delete", "truncate", "persist", "wal")
 THREADS = 3
+TRIPLES = 100
 
 
 @dataclass
 class Script:
     """Lines for programs/crashops.c or, if `sql`, for programs/crashsql.c.
 
-    The first `prepared` lines have returned, and are synced, before the first crash.
+    With `flushing`, a key of mariadb.FLUSHING, they are for programs/crashmaria.c. The first
+    `prepared` lines have returned, and are synced, before the first crash.
     """
 
     lines: list[str] = field(default_factory=list)
     prepared: int = 0
     sql: bool = False
+    flushing: str = ""
+    device_mib: int = DEVICE_MIB
+
+    @property
+    def program(self) -> str:
+        """What runs it."""
+        if self.flushing:
+            return "crashmaria"
+        return "crashsql" if self.sql else "crashops"
 
     def do(self, *words: object, thread: int = 0) -> None:
         """Add an operation."""
@@ -64,6 +79,12 @@ def span(rng: random.Random, size: int) -> tuple[int, int]:
 SYNCS = ("fsync", "fsync", "fsync", "fdatasync")
 
 
+def sync_now_and_then(script: Script, rng: random.Random, path: str, share: float = 0.7) -> None:
+    """An fsync or fdatasync, in that share of the calls."""
+    if rng.random() < share:
+        script.do(rng.choice(SYNCS), path)
+
+
 def overwrite(rng: random.Random) -> Script:
     """write and fsync within a file; some writes are O_SYNC or O_DSYNC."""
     script = Script()
@@ -73,8 +94,8 @@ def overwrite(rng: random.Random) -> Script:
         call = rng.choice(["write", "write", "write", "owrite", "odwrite"])
         script.do(call, "f", *span(rng, 64 * 1024))
         pause(script, rng)
-        if call == "write" and rng.random() < 0.8:
-            script.do(rng.choice(SYNCS), "f")
+        if call == "write":
+            sync_now_and_then(script, rng, "f", share=0.8)
     return script
 
 
@@ -91,8 +112,7 @@ def append(rng: random.Random) -> Script:
         script.do(rng.choice(["write", "write", "write", "owrite"]), path, sizes[path], length)
         sizes[path] += length
         pause(script, rng)
-        if rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), path)
+        sync_now_and_then(script, rng, path)
     return script
 
 
@@ -180,8 +200,8 @@ def mmap(rng: random.Random) -> Script:
         pause(script, rng)
         if rng.random() < 0.5:
             script.do("msync", "f", offset, length)
-        elif rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), "f")
+        else:
+            sync_now_and_then(script, rng, "f")
     return script
 
 
@@ -197,8 +217,7 @@ def direct(rng: random.Random) -> Script:
         script.do("dwrite", "f", first * BLOCK, count * BLOCK)
         blocks = max(blocks, first + count)
         pause(script, rng)
-        if rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), "f")
+        sync_now_and_then(script, rng, "f")
     return script
 
 
@@ -229,8 +248,7 @@ def punch(rng: random.Random) -> Script:
             script.do("write", "f", offset, 3000)
             size = max(size, offset + 3000)
         pause(script, rng)
-        if rng.random() < 0.7:
-            script.do(rng.choice(SYNCS), "f")
+        sync_now_and_then(script, rng, "f")
     return script
 
 
@@ -410,21 +428,18 @@ def _allocate(folder: Folder, path: str) -> None:
     folder.sizes[path][0] = size + 6000
 
 
-def sequences(rng: random.Random, limit: int) -> Iterator[tuple[str, ...]]:
-    """Pairs of operations, all of them if `limit` allows, and a quarter as many triples."""
+def sequences(rng: random.Random) -> Iterator[tuple[str, ...]]:
+    """All pairs of operations, and some triples."""
     names = list(ALPHABET)
-    pairs: list[tuple[str, ...]] = [(first, second) for first in names for second in names]
-    rng.shuffle(pairs)
-    triples = [tuple(rng.choice(names) for _ in range(3)) for _ in range(max(limit // 5, 1))]
-    yield from pairs[: limit - len(triples)]
-    yield from triples
+    yield from ((first, second) for first in names for second in names)
+    yield from (tuple(rng.choice(names) for _ in range(3)) for _ in range(TRIPLES))
 
 
-def bounded(rng: random.Random, limit: int = 40) -> Script:
+def bounded(rng: random.Random) -> Script:
     """Short sequences, each in a folder of its own that is removed again: op, op, fsync."""
     script = Script()
     script.begin()
-    for number, steps in enumerate(sequences(rng, limit)):
+    for number, steps in enumerate(sequences(rng)):
         folder = Folder(script, rng, f"s{number}/")
         script.do("mkdir", f"s{number}")
         path = folder.create(2 * BLOCK)
@@ -442,7 +457,7 @@ def bounded(rng: random.Random, limit: int = 40) -> Script:
     return script
 
 
-# --- SQLite --------------------------------------------------------------------------------------
+# --- databases -----------------------------------------------------------------------------------
 
 
 def sqlite(rng: random.Random, mode: str) -> Script:
@@ -454,8 +469,7 @@ def sqlite(rng: random.Random, mode: str) -> Script:
         "PRAGMA wal_autocheckpoint=12",
         "CREATE TABLE item(id INTEGER PRIMARY KEY, value TEXT)",
     ]
-    rows = ",".join(f"({row},'{'x' * 100}{row}')" for row in range(20))
-    script.lines.append(f"INSERT INTO item VALUES {rows}")
+    script.lines.append(f"INSERT INTO item VALUES {_rows(range(20), 'x' * 100)}")
     script.prepared = len(script.lines)
     for number in range(30):
         row = rng.randrange(20)
@@ -470,6 +484,45 @@ def sqlite(rng: random.Random, mode: str) -> Script:
             )
         )
     return script
+
+
+def mariadb(rng: random.Random, limit: int, flushing: str) -> Script:
+    """Transactions of one or several statements on a table with an index; it grows and shrinks.
+
+    Each makes some four places to cut: there are an eighth as many as states.
+    """
+    script = Script(sql=True, flushing=flushing, device_mib=MARIADB_MIB)
+    script.lines += [
+        "USE crash",
+        "CREATE TABLE item(id INTEGER PRIMARY KEY, value VARCHAR(2500))",
+        "CREATE INDEX by_value ON item(value)",
+        f"INSERT INTO item VALUES {_rows(range(20), 'x' * 100)}",
+        "DO SLEEP(1.5)",
+    ]
+    script.prepared = len(script.lines)
+    for number in range(max(6, limit // 8)):
+        row = rng.randrange(20)
+        script.lines.append(
+            rng.choice(
+                [
+                    f"INSERT INTO item VALUES {_rows([100 + number], f'{number:0300}')}",
+                    f"UPDATE item SET value='{number:0150}' WHERE id={row}",
+                    f"DELETE FROM item WHERE id={row}",
+                    f"UPDATE item SET value='{number:01900}' WHERE id<10",
+                    f"BEGIN; DELETE FROM item WHERE id={row}; "
+                    f"INSERT INTO item VALUES {_rows([200 + number], f'{number:02000}')}; COMMIT",
+                    "BEGIN; DELETE FROM item WHERE id>=1000; INSERT INTO item VALUES "
+                    f"{_rows(range(1000, 1040), f'{number:0300}')}; COMMIT",
+                ]
+            )
+        )
+        if rng.random() < 0.3:  # the server writes pages
+            script.lines.append(f"DO SLEEP({rng.choice([0.02, 0.15, 1.1])})")
+    return script
+
+
+def _rows(ids: Iterable[int], value: str) -> str:
+    return ",".join(f"({row},'{value}{row}')" for row in ids)
 
 
 # --- all of them ---------------------------------------------------------------------------------
@@ -489,16 +542,20 @@ GENERATORS: Mapping[str, Generator] = {
     "bounded": bounded,
     **{f"sqlite-{mode}": partial(sqlite, mode=mode) for mode in SQLITE_MODES},
 }
+# Those that are longer the more states are to be explored.
+GROWING: Mapping[str, Callable[[random.Random, int], Script]] = {
+    **{f"mariadb-{name}": partial(mariadb, flushing=name) for name in FLUSHING},
+}
 
 
 def workload_names() -> list[str]:
     """What make_script takes."""
-    return list(GENERATORS)
+    return [*GENERATORS, *GROWING]
 
 
 def make_script(name: str, seed: int, states: int) -> Script:
-    """The script of a workload; that of `bounded` grows with the number of states to explore."""
+    """The script of a workload; that of some grows with the number of states to explore."""
     rng = random.Random(f"{name} {seed}")
-    if name == "bounded":
-        return bounded(rng, max(10, states // 5))
+    if name in GROWING:
+        return GROWING[name](rng, states)
     return GENERATORS[name](rng)

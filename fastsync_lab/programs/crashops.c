@@ -4,7 +4,8 @@
  *
  *	crashops DM_NAME SCRIPT
  *
- * The current folder is on a file system on the dm-log-writes device DM_NAME.
+ * The current folder is on a file system on the dm-log-writes device DM_NAME; or
+ * DM_NAME is "-", and marks go into the kernel's trace.
  * Each line of SCRIPT is one operation: "THREAD OP ARGUMENTS". Operations of
  * thread 0 run one by one; a run of lines of other threads runs in as many
  * threads at the same time, each in the order of its lines.
@@ -226,6 +227,31 @@ static int do_sleep(struct op *op)
 	return nanosleep(&t, NULL);
 }
 
+/* Write a word to a file that is there, one of the kernel's. */
+static int do_put(struct op *op)
+{
+	int fd = open_file(op, O_WRONLY), status;
+
+	if (fd < 0)
+		return -1;
+	status = write(fd, op->word[2], strlen(op->word[2])) < 0 ? -1 : 0;
+	close(fd);
+	return status;
+}
+
+/* Wait for the start of the next interval of the clock that stamps are taken from. */
+static int do_align(struct op *op)
+{
+	long long interval = number(op, 1) * 1000;
+	long long start = now_ns() / interval * interval + interval;
+	struct timespec now, pause = { 0, NS_PER_S / 2000 };
+
+	while (!clock_gettime(CLOCK_REALTIME_COARSE, &now) &&
+	       now.tv_sec * NS_PER_S + now.tv_nsec < start)
+		nanosleep(&pause, NULL);
+	return 0;
+}
+
 /* @file: which word names the file to stat() afterwards, 0 for none. */
 #define OP(name, words, file) { #name, words, file, do_##name }
 static const struct {
@@ -238,7 +264,7 @@ static const struct {
 	OP(falloc, 5, 1), OP(utimens, 3, 1), OP(truncate, 3, 1), OP(chmod, 3, 1), OP(chown, 4, 1),
 	OP(setxattr, 4, 1), OP(rmxattr, 3, 1), OP(create, 2, 1), OP(hold, 2, 1), OP(mkdir, 2, 1),
 	OP(rmdir, 2, 0), OP(unlink, 2, 0), OP(rename, 3, 2), OP(link, 3, 2), OP(symlink, 3, 2),
-	OP(sleep, 2, 0),
+	OP(sleep, 2, 0), OP(align, 2, 0), OP(put, 3, 0),
 };
 
 static void perform(struct op *op)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Put a mark into the log of a dm-log-writes device. It stands in the log behind
- * every flush and every FUA write that has completed by now.
+ * every flush and every FUA write that has completed by now. Of the device "-"
+ * it goes into the kernel's trace.
  */
 #ifndef DMMARK_H
 #define DMMARK_H
@@ -13,12 +14,18 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-static int dm_control = -1;
+static int dm_control = -1, dm_trace = -1;
 static const char *dm_name;
 
 static inline void dm_mark_open(const char *name)
 {
 	dm_name = name;
+	if (!strcmp(name, "-")) {
+		dm_trace = open("/sys/kernel/tracing/trace_marker", O_WRONLY | O_CLOEXEC);
+		if (dm_trace < 0)
+			err(1, "trace_marker");
+		return;
+	}
 	dm_control = open("/dev/mapper/control", O_RDWR | O_CLOEXEC);
 	if (dm_control < 0)
 		err(1, "/dev/mapper/control");
@@ -38,6 +45,11 @@ static inline void dm_mark(long number)
 		},
 	};
 
+	if (dm_trace >= 0) {
+		if (dprintf(dm_trace, "mark %ld\n", number) < 0)
+			err(1, "trace_marker");
+		return;
+	}
 	snprintf(request.io.name, sizeof(request.io.name), "%s", dm_name);
 	/* message.message is a flexible array: the text follows. */
 	snprintf(request.message.message, sizeof(request.text), "mark %ld", number);

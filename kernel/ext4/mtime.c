@@ -350,8 +350,20 @@ void ext4_mtime_init_inode(struct ext4_inode_info *ei)
  */
 
 /*
+ * Stamps that a write leaves as they are may have been in the transaction with
+ * which the journal has aborted.
+ */
+static bool ext4_mtime_journal_aborted(const struct inode *inode)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	return journal && is_journal_aborted(journal);
+}
+
+/*
  * What generic_update_time() does once the stamps are set, but i_version moves
- * only for those who look.
+ * only for those who look. Whoever starts a handle finds out that the journal
+ * has aborted, so that his fsync fails; a write that would not starts one, too.
  */
 static void ext4_mtime_mark_dirty(struct inode *inode, bool updated)
 {
@@ -365,6 +377,8 @@ static void ext4_mtime_mark_dirty(struct inode *inode, bool updated)
 	} else {
 		percpu_counter_inc(&ms->updates_skipped);
 		WRITE_ONCE(EXT4_I(inode)->i_mtime_info.skipped, true);
+		if (unlikely(ext4_mtime_journal_aborted(inode)))
+			dirty_flags = I_DIRTY_SYNC;
 	}
 	if (IS_I_VERSION(inode) && inode_maybe_inc_iversion(inode, false))
 		dirty_flags |= I_DIRTY_SYNC;

@@ -36,6 +36,13 @@
  * clock is running already.  No order is lost, since only requests that
  * overlap in time can tell the difference.
  *
+ * Failing
+ *
+ * Writing N to the parameter fail_from makes fail_count requests fail with an
+ * I/O error, from the Nth on that is dispatched after that; they cost what they
+ * always do and move no data.  dm-flakey and dm-error go by time and by sector:
+ * neither fails one flush of many, nor the Nth request.
+ *
  * Limits
  *
  * Costs are constants.  There is no garbage collection that builds up, no
@@ -133,6 +140,29 @@ static struct flash_param capacity_mib = { 512, 1, SZ_1M };
 module_param_named(capacity_mib, capacity_mib.value, ulong, 0444);
 MODULE_PARM_DESC(capacity_mib, "Capacity, in MiB");
 
+static struct flash_param fail_count = { 1, 1, ULONG_MAX };
+module_param_named(fail_count, fail_count.value, ulong, 0644);
+MODULE_PARM_DESC(fail_count, "Requests that fail, from fail_from on");
+
+/* Requests since fail_from was written. */
+static atomic_long_t flash_dispatched;
+
+static int flash_set_fail_from(const char *text, const struct kernel_param *kp)
+{
+	atomic_long_set(&flash_dispatched, 0);
+	return param_set_ulong(text, kp);
+}
+
+static const struct kernel_param_ops flash_fail_from_ops = {
+	.set = flash_set_fail_from,
+	.get = param_get_ulong,
+};
+
+static struct flash_param fail_from = { 0, 0, ULONG_MAX };
+module_param_cb(fail_from, &flash_fail_from_ops, &fail_from.value, 0644);
+MODULE_PARM_DESC(fail_from,
+		 "First request that fails, counted from when this is written (0: none does)");
+
 /**
  * struct flash_device - the device
  * @disk: its disk
@@ -158,10 +188,12 @@ struct flash_device {
 /**
  * struct flash_cmd - what the driver keeps with each request
  * @due: when it is to complete, in ns of CLOCK_MONOTONIC
+ * @status: what it is to complete with
  * @timer: completes it
  */
 struct flash_cmd {
 	u64 due;
+	blk_status_t status;
 	struct hrtimer timer;
 };
 
@@ -370,7 +402,17 @@ static void flash_complete_rq(struct request *rq)
 		lead += late / FLASH_LEAD_WEIGHT;
 		WRITE_ONCE(dev->lead, clamp_t(s64, lead, 0, FLASH_MAX_LATE_NS));
 	}
-	blk_mq_end_request(rq, BLK_STS_OK);
+	blk_mq_end_request(rq, cmd->status);
+}
+
+/* Is it the turn of a request to fail? To be asked once for each. */
+static bool flash_fails(void)
+{
+	unsigned long from = READ_ONCE(fail_from.value);
+	unsigned long number = atomic_long_inc_return(&flash_dispatched);
+
+	return from && number >= from &&
+		number - from < READ_ONCE(fail_count.value);
 }
 
 static blk_status_t flash_queue_rq(struct blk_mq_hw_ctx *hctx,
@@ -384,8 +426,9 @@ static blk_status_t flash_queue_rq(struct blk_mq_hw_ctx *hctx,
 
 	blk_mq_start_request(rq);
 
+	cmd->status = flash_fails() ? BLK_STS_IOERR : BLK_STS_OK;
 	spin_lock(&dev->lock);
-	status = flash_move_data(dev, rq);
+	status = cmd->status ? BLK_STS_OK : flash_move_data(dev, rq);
 	if (status != BLK_STS_OK) {
 		spin_unlock(&dev->lock);
 		return status;

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import build
+from fastsync_lab import build, shell
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree, find_series, load_series, tree_at
 
@@ -167,8 +167,8 @@ def test_fingerprint_changes_with_every_input(tmp_path: Path) -> None:
 
 
 def test_first_errors_of_a_build_log() -> None:
-    log = "  CC [M] x.o\nx.c:1:2: error: no such thing\nmake[1]: *** [x.o] Error 1\nmore\n"
-    assert build.first_errors(log) == "x.c:1:2: error: no such thing | make[1]: *** [x.o] Error 1"
+    log = "  CC [M] error.o\nx.c:1:2: error: no such thing\nmake[1]: *** [x.o] Error 1\nmore\n"
+    assert shell.first_errors(log) == "x.c:1:2: error: no such thing | make[1]: *** [x.o] Error 1"
 
 
 @pytest.mark.parametrize("series", load_series())

@@ -20,7 +20,7 @@ def made(image: Path, commands: str) -> Image:
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     path = tmp_path / "image"
-    make_base(path, fast_commit=False)
+    make_base(path, 12, fast_commit=False)
     return path
 
 

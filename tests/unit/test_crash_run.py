@@ -11,6 +11,7 @@ from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, write_sp
 from fastsync_lab.crash.guest import parse_found, plan
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.states import State
+from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree
 
@@ -82,7 +83,7 @@ def ask(
 
 def test_all_is_every_workload_mode_and_journal() -> None:
     everything = ask("all")
-    assert len(set(everything.cases)) == len(everything.cases) == 14 * (3 + 3 + 4)
+    assert len(set(everything.cases)) == len(everything.cases) == 16 * (3 + 3 + 4)
     assert Case("mmap", "stock", "fast_commit") in everything.cases
     assert command.result_name(everything, "6.12") == "6.12"
     assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")
@@ -122,18 +123,17 @@ def keeper_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleSet:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> KernelTree:
-    paths = dict.fromkeys(("vmlinuz", "modules_dir", "headers_dir", "source_dir"), tmp_path)
-    return KernelTree(series="6.12", release="6.12.1", debian_version="6.12.1-1", **paths)
+    return KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
 
 
 def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
     other = Case("append", "defer", "ordered")
     request = Request((CASE, other), 200)
-    summary.Keeper("x", request, tree, keeper_of).add(outcome(CASE, FAILURE))
+    summary.keeper("x", request, tree, keeper_of).add(outcome(CASE, FAILURE))
     partial = json.loads((tmp_path / "crash-x.partial.json").read_text())
     assert partial["complete"] is False
-    again = summary.Keeper("x", request, tree, keeper_of)
-    assert again.outcomes == [outcome(CASE, FAILURE)]
+    again = summary.keeper("x", request, tree, keeper_of)
+    assert again.parts == [outcome(CASE, FAILURE)]
     again.add(outcome(other))
     result = json.loads(again.finish().read_text())
     assert result["complete"] and len(result["cases"]) == 2
@@ -142,9 +142,9 @@ def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_pat
 
 def test_other_modules_begin_anew(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
     request = Request((CASE,), 200)
-    summary.Keeper("x", request, tree, keeper_of).add(outcome())
+    summary.keeper("x", request, tree, keeper_of).add(outcome())
     (tmp_path / "ext4.ko").write_text("changed")
-    assert summary.Keeper("x", request, tree, keeper_of).outcomes == []
+    assert summary.keeper("x", request, tree, keeper_of).parts == []
 
 
 def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
@@ -166,12 +166,12 @@ def test_fast_commits_of_the_control_stand_beside_ours(
 
 
 def test_block_is_replaced() -> None:
-    text = f"a\n{summary.BEGIN_MARK}\nold\n{summary.END_MARK}\nb\n"
-    assert summary.replace_block(text, "new").split() == [
-        "a", "<!--", "crash:begin", "-->", "new", "<!--", "crash:end", "-->", "b",
+    text = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n"
+    assert replace_block(text, "x", "new").split() == [
+        "a", "<!--", "x:begin", "-->", "new", "<!--", "x:end", "-->", "b",
     ]  # fmt: skip
     with pytest.raises(FastsyncError, match="lacks"):
-        summary.replace_block("a", "new")
+        replace_block("a", "x", "new")
 
 
 def test_sparse_image(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def make_setting(folder: Path, modules: bytes, release: str = "6.12.1") -> lab.S
     file.write_bytes(modules)
     pair = ModuleSet("any", file, file)
     programs = Programs(dict.fromkeys(("fsync", "fdatasync"), file), file, file)
-    tree = KernelTree("6.12", release, f"{release}-1", *[folder] * 4)
+    tree = KernelTree("6.12", release, f"{release}-1", folder, folder, folder, folder)
     return lab.Setting(tree, {"stock": pair, "fastsync": pair}, file, programs, "fio-3")
 
 

@@ -11,9 +11,11 @@ from rich.console import Console
 
 from fastsync_lab import figures, report
 from fastsync_lab.device import profile_names
+from fastsync_lab.documents import marks, replace_block
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import experiment_names, load_experiment
 
+BEGIN_MARK, END_MARK = marks(report.FIGURES)
 ENVIRONMENT: dict[str, Any] = {
     "kernel_release": "6.12.1",
     "debian_version": "6.12.1-1",
@@ -361,7 +363,7 @@ def test_the_report_is_made_of_whole_full_runs_only(
     (tmp_path / "docs").mkdir()
     folder.mkdir()
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.BEGIN_MARK}\nold\n{report.END_MARK}\nafter\n")
+    readme.write_text(f"before\n{BEGIN_MARK}\nold\n{END_MARK}\nafter\n")
     files = {
         "overwrite-full-6.12-sata-ssd": overwrite(),
         "overwrite-full-7.2-sata-ssd.partial": {"complete": False},
@@ -380,11 +382,11 @@ def test_the_report_is_made_of_whole_full_runs_only(
 
 @pytest.mark.parametrize(
     "text",
-    ["", report.BEGIN_MARK, f"{report.END_MARK} {report.BEGIN_MARK}", report.BEGIN_MARK * 2],
+    ["", BEGIN_MARK, f"{END_MARK} {BEGIN_MARK}", BEGIN_MARK * 2],
 )
 def test_a_readme_without_its_marks_is_an_error(text: str) -> None:
     with pytest.raises(FastsyncError):
-        report.replace_figures(text, "x")
+        replace_block(text, report.FIGURES, "x")
 
 
 def test_the_plot_is_a_png(paths: list[Path], tmp_path: Path) -> None:

@@ -36,6 +36,23 @@ BAD_LINES = [
     "[    9.1] watchdog: BUG: soft lockup - CPU#0 stuck for 22s!",
     "[    9.1] Buffer I/O error on dev flash0, logical block 0, lost async page write",
     "[    9.1] refcount_t: underflow; use-after-free.",
+    "[    9.1] BUG: KASAN: slab-use-after-free in jbd2_carrier_done+0x1/0x2 [jbd2]",
+    "[    9.1] UBSAN: array-index-out-of-bounds in fs/ext4/mtime.c:1:2",
+    "[    9.1] kmemleak: 1 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
+    "[    9.1] WARNING: possible recursive locking detected",
+    "[    9.1] WARNING: possible irq lock inversion dependency detected",
+    "[    9.1] WARNING: inconsistent lock state",
+    "[    9.1] WARNING: bad unlock balance detected!",
+    "[    9.1] WARNING: held lock freed!",
+    "[    9.1] WARNING: suspicious RCU usage",
+    "[    9.1] DEBUG_LOCKS_WARN_ON(1)",
+    "[    9.1] BUG: sleeping function called from invalid context at mm/slab.h:1",
+    "[    9.1] BUG: scheduling while atomic: fio/1/0x00000002",
+    "[    9.1] Assertion failure in jbd2_journal_commit_transaction() at fs/jbd2/commit.c:1: x",
+    "[    9.1] ODEBUG: free active (active state 0) object: 1 object type: work_struct",
+    "[    9.1] list_del corruption. prev->next should be 1, but was 2. (prev=3)",
+    "[    9.1] BUG ext4_inode_cache (Tainted: G O): Objects remaining on __kmem_cache_shutdown()",
+    "[    9.1] VFS: Busy inodes after unmount of flash0 (ext4)",
 ]
 
 

@@ -7,10 +7,20 @@ import pytest
 
 from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, GuestFs
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out on a debug kernel what says something of Debian's alone."""
+    if config.getoption("--debug-kernel") is None:
+        return
+    for item in items:
+        if mark := item.get_closest_marker("debian"):
+            item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +31,10 @@ def kernel(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def tree(kernel: str) -> KernelTree:
-    return fetch_kernel(kernel)
+def tree(kernel: str, pytestconfig: pytest.Config) -> KernelTree:
+    variant: str | None = pytestconfig.getoption("--debug-kernel")
+    found = fetch_kernel(kernel)
+    return debug_kernel(found, variant) if variant else found
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +52,25 @@ def flashdev(tree: KernelTree) -> Path:
     return build_flashdev(tree)
 
 
+# Programs that tests run all the time.
+IN_MEMORY = ("/sbin/debugfs", "/sbin/dumpe2fs", "/sbin/e2fsck", "/sbin/mkfs.ext4", "/sbin/wipefs",
+             "/bin/dd", "/bin/mount", "/bin/umount")  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def vm(tree: KernelTree) -> Iterator[Vm]:
     with Vm(VmConfig(tree)) as machine:
+        machine.put_in_memory(IN_MEMORY)
         yield machine
+
+
+@pytest.fixture(scope="module")
+def two_cores(tree: KernelTree) -> Iterator[Vm]:
+    """Two cores that truly run at once, which virtual time does not have."""
+    with Vm(VmConfig(tree, cpus=2, real_time=True)) as machine:
+        machine.kernel_log()
+        yield machine
+        assert check_kernel_log(machine.kernel_log()) == []
 
 
 @pytest.fixture(scope="session")
@@ -71,10 +98,7 @@ def fs(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Guest
 
 def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
     """Load a module pair and the device, unless they are loaded already; the device's name."""
-    marker = "/run/loaded-modules"
-    if vm.run(f"cat {marker}", check=False).stdout != modules.name:
-        vm.load_filesystem(modules)
-        vm.run(f"printf %s {modules.name} >{marker}")
+    vm.use_filesystem(modules)
     if vm.run("[ -b /dev/flash0 ]", check=False).status != 0:
         vm.load_device(load_profile("uniform-100us"), flashdev, capacity_mib=CAPACITY_MIB)
     return "/dev/flash0"

@@ -27,7 +27,14 @@
  *   utimensnow                  set both to the time of day
  *   chmod:OCTAL chown:UID setxattr:NAME=VALUE truncate:SIZE rename:NEW link:NEW
  *   falloc:MODE,OFFSET,LENGTH   flags:HEX (FS_IOC_SETFLAGS)   read
- *   mount:OPTIONS remount:OPTIONS umount
+ *   freeze thaw shutdown:FLAG   the file system (FIFREEZE, FITHAW, EXT4_IOC_SHUTDOWN)
+ *   quotaon quotaoff quota:UID,BLOCKS
+ *                               of users; a limit in KiB
+ *   setuid:UID                  become another user
+ *   settime:SEC shifttime:MS    set the clock; move it forward or, if negative, back
+ *   ?OP                         do OP, which may fail; prints "try" and JSON: the
+ *                               errno or 0
+ *   mount:OPTIONS remount:OPTIONS remountro umount
  *                               mount(2) of $FASTSYNC_DEV as ext4 on FILE or,
  *                               if that is no folder, on the one it is in;
  *                               prints "mount" and JSON: the errno or 0
@@ -50,6 +57,8 @@
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
 #include <linux/io_uring.h>
+#include <linux/quota.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,11 +81,16 @@
 static const char *path;
 static int fd = -1;
 static char *block;
+static jmp_buf attempt;		/* of an op that may fail */
+static int trying;
 
 static void need(int ok, const char *what)
 {
-	if (!ok)
-		err(1, "%s", what);
+	if (ok)
+		return;
+	if (trying)
+		longjmp(attempt, errno);
+	err(1, "%s", what);
 }
 
 static long long ns(struct timespec t)
@@ -431,6 +445,66 @@ static void mount_device(unsigned long flags, const char *options)
 static void op_mount(char *arg) { mount_device(0, arg); }
 static void op_remount(char *arg) { mount_device(MS_REMOUNT, arg); }
 
+static void op_remountro(char *arg) { mount_device(MS_REMOUNT | MS_RDONLY, NULL); }
+
+static void control(unsigned long request, void *argument, const char *what)
+{
+	int folder = open(mount_point(), O_RDONLY | O_DIRECTORY);
+
+	need(folder >= 0, "open the mount point");
+	need(!ioctl(folder, request, argument), what);
+	close(folder);
+}
+
+static void op_freeze(char *arg) { control(FIFREEZE, NULL, "FIFREEZE"); }
+static void op_thaw(char *arg) { control(FITHAW, NULL, "FITHAW"); }
+
+static void op_shutdown(char *arg)
+{
+	__u32 flag = atoi(arg);
+
+	control(_IOR('X', 125, __u32), &flag, "EXT4_IOC_SHUTDOWN");
+}
+
+static void quota(int command, int id, void *argument, const char *what)
+{
+	const char *device = getenv("FASTSYNC_DEV");
+
+	need(!syscall(SYS_quotactl, QCMD(command, USRQUOTA), device, id, argument), what);
+}
+
+static void op_quotaon(char *arg) { quota(Q_QUOTAON, 0, NULL, "Q_QUOTAON"); }
+static void op_quotaoff(char *arg) { quota(Q_QUOTAOFF, 0, NULL, "Q_QUOTAOFF"); }
+
+static void op_quota(char *arg)
+{
+	struct if_dqblk limit = { .dqb_valid = QIF_BLIMITS };
+	int uid;
+
+	need(sscanf(arg, "%d,%llu", &uid, &limit.dqb_bhardlimit) == 2, "quota");
+	quota(Q_SETQUOTA, uid, &limit, "Q_SETQUOTA");
+}
+
+static void op_setuid(char *arg) { need(!setuid(atoi(arg)), "setuid"); }
+
+static void set_clock(long long time_ns)
+{
+	struct timespec t = { time_ns / NS_PER_S, time_ns % NS_PER_S };
+
+	need(!clock_settime(CLOCK_REALTIME, &t), "clock_settime");
+}
+
+/* The stamp clock goes in ticks from where it is set. None shall fall on a whole second. */
+static void op_settime(char *arg)
+{
+	set_clock(atoll(arg) * NS_PER_S + clock_ns(CLOCK_REALTIME_COARSE) % NS_PER_S);
+}
+
+static void op_shifttime(char *arg)
+{
+	set_clock(clock_ns(CLOCK_REALTIME) + atoll(arg) * NS_PER_MS);
+}
+
 static void op_umount(char *arg)
 {
 	if (fd >= 0)
@@ -484,12 +558,33 @@ static const struct {
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
-	OP(mount), OP(remount), OP(umount), OP(crash), OP(multigrain), OP(clock),
+	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown),
+	OP(quotaon), OP(quotaoff), OP(quota), OP(setuid), OP(settime), OP(shifttime), OP(crash), OP(multigrain), OP(clock),
 };
+
+static void perform(char *word);
+
+static void perform_if_possible(char *word)
+{
+	int error;
+
+	trying = 1;
+	error = setjmp(attempt);
+	if (!error)
+		perform(word);
+	trying = 0;
+	printf("try {\"errno\": %d}\n", error);
+}
 
 static void perform(char *word)
 {
-	char *arg = strchr(word, ':');
+	char *arg;
+
+	if (*word == '?') {
+		perform_if_possible(word + 1);
+		return;
+	}
+	arg = strchr(word, ':');
 
 	if (arg)
 		*arg++ = '\0';

@@ -80,11 +80,11 @@ class GuestFs:
         self.fsops_path = fsops
         self.device = device
 
-    def mkfs(self, options: str = "") -> None:
+    def mkfs(self, options: str = "", *, size: str = "") -> None:
         self.vm.run(
             f"umount -q {MNT}; wipefs -qa {self.device}; "
             f"mkfs.ext4 -qF -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 {options} "
-            f"{self.device}"
+            f"{self.device} {size}"
         )
 
     def mount(self, options: str = "", *, check: bool = True) -> GuestResult:
@@ -136,12 +136,24 @@ class GuestFs:
 
     def crashed(self, path: str = "/f") -> OnDisk:
         """The inode on the medium at the `crash` op, its journal replayed by e2fsck."""
-        text = self.vm.run(
+        self.vm.run(
             f"e2fsck -fy {CRASH_IMAGE} >/dev/shm/fsck.log 2>&1; [ $? -le 1 ] || exit 9; "
-            f"e2fsck -fn {CRASH_IMAGE} >/dev/shm/fsck.log 2>&1 || exit 8; "
-            f"debugfs -R {shlex.quote('stat ' + path)} {CRASH_IMAGE} 2>/dev/null"
-        ).stdout
-        return OnDisk(text)
+            f"e2fsck -fn {CRASH_IMAGE} >/dev/shm/fsck.log 2>&1 || exit 8"
+        )
+        return self.on_image(path)
+
+    def on_image(self, path: str = "/f") -> OnDisk:
+        """The inode in the image that the `crash` op made, in place."""
+        command = f"debugfs -R {shlex.quote('stat ' + path)} {CRASH_IMAGE} 2>/dev/null"
+        return OnDisk(self.vm.run(command).stdout)
+
+    def clean_image(self, path: str = "/f") -> OnDisk:
+        """The same of a file system that must be clean without any recovery."""
+        self.vm.run(
+            f"dumpe2fs -h {CRASH_IMAGE} 2>/dev/null | grep -q needs_recovery && exit 7; "
+            f"e2fsck -fn {CRASH_IMAGE} >/dev/shm/fsck.log 2>&1 || exit 8"
+        )
+        return self.on_image(path)
 
 
 CRASH = f"crash:{CRASH_IMAGE}"

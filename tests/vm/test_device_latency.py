@@ -15,6 +15,8 @@ from fastsync_lab import shell
 from fastsync_lab.device import DeviceProfile, RequestKind, load_profile, profile_names
 from fastsync_lab.vm import Vm
 
+pytestmark = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+
 TOLERANCE = 0.05
 COUNT = 24
 CAPACITY_MIB = 64

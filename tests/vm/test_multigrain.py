@@ -9,7 +9,7 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import FILE, GuestFs
 
@@ -31,15 +31,6 @@ def is_multigrain(tree: KernelTree) -> bool:
 def multigrain(tree: KernelTree) -> None:
     if not is_multigrain(tree):
         pytest.skip(f"{tree.release} has no multigrain timestamps")
-
-
-@pytest.fixture(scope="module")
-def two_cores(tree: KernelTree) -> Iterator[Vm]:
-    """Two cores that truly run at once, which virtual time does not have."""
-    with Vm(VmConfig(tree, cpus=2, real_time=True)) as machine:
-        machine.kernel_log()
-        yield machine
-        assert check_kernel_log(machine.kernel_log()) == []
 
 
 @pytest.fixture

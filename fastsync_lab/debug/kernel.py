@@ -1,0 +1,209 @@
+"""Kernels that look for bugs, built from the source package of a Debian kernel.
+
+There are two, as their instruments exclude each other: "kasan" (memory, locks, leaks) and "kcsan"
+(data races). Each is a KernelTree like any other: modules are built against it and a guest boots
+it. All of it is in the cache; the note that names a kernel's configuration is written last, so a
+build that was interrupted goes on where it stopped and is never taken for a whole one.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fastsync_lab.chroot import place_for
+from fastsync_lab.errors import FastsyncError, check_names
+from fastsync_lab.kernels import (
+    KernelTree,
+    check_source_version,
+    download,
+    folder_name,
+    load_series,
+    offer,
+)
+from fastsync_lab.paths import cache_dir, locked
+from fastsync_lab.progress import Report, silent
+from fastsync_lab.shell import first_errors, follow, run
+
+VARIANTS = ("kasan", "kcsan")
+# A file takes less than a second to compile; twenty of them are a sign of life often enough.
+REPORT_EACH_FILES = 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a debug kernel lies in the cache."""
+
+    root: Path
+
+    @property
+    def build(self) -> Path:
+        """The kernel's object tree; modules are built against it."""
+        return self.root / "build"
+
+    @property
+    def note(self) -> Path:
+        """What the kernel was built from; there once it is whole."""
+        return self.root / "built-from"
+
+
+def debug_dir() -> Path:
+    """The cache's debug kernels."""
+    return cache_dir() / "debug"
+
+
+def check_variant(variant: str) -> None:
+    """Raise UsageError for a variant that there is not."""
+    check_names("debug kernel", [variant], VARIANTS)
+
+
+def configuration(variant: str) -> str:
+    """What is set in the kernel's configuration; all else is off, unless one of these needs it."""
+    folder = Path(__file__).parent
+    return "".join((folder / f"{name}.config").read_text() for name in ("base", variant))
+
+
+def unmet(wanted: str, config: str) -> list[str]:
+    """The lines of a fragment that a kernel's .config does not have: unknown, or held back."""
+    there = set(config.splitlines())
+    lines = [line for line in wanted.splitlines() if line.startswith("CONFIG_")]
+    values = dict(line.split("=", 1) for line in lines)  # of two lines the last one counts
+    return [
+        f"{name}={value}"
+        for name, value in values.items()
+        if (any(line.startswith(f"{name}=") for line in there) if value == "n"
+            else f"{name}={value}" not in there)
+    ]  # fmt: skip
+
+
+def debug_kernel(tree: KernelTree, variant: str, *, report: Report = silent) -> KernelTree:
+    """The debug kernel of a variant that has the source of Debian's kernel `tree`.
+
+    It is built if it is not there: 1,300 files to compile, 3 GB of disk for the source and the
+    objects of both. Raises UsageError for an unknown variant, FastsyncError when the source is
+    not served any more, when the kernel does not take the configuration, or does not compile.
+    """
+    check_variant(variant)
+    name = folder_name(tree.debian_version)
+    layout = Layout(debug_dir() / f"{name}-{variant}")
+    wanted = configuration(variant)
+    # No chroot: the compiler need not be that of Debian's kernel, of which nothing is used.
+    built_from = f"{tree.debian_version} {hashlib.sha256(wanted.encode()).hexdigest()}\n"
+    with locked(layout.root.with_name(f"{layout.root.name}.lock")):
+        if not (layout.note.is_file() and layout.note.read_text() == built_from):
+            layout.note.unlink(missing_ok=True)
+            layout.build.mkdir(parents=True, exist_ok=True)
+            source = full_source(tree, report)
+            configure(source, layout, wanted)
+            compile_kernel(source, layout, f"the {variant} kernel", report)
+            install(layout)
+            layout.note.write_text(built_from)
+    return tree_of(tree, variant, layout)
+
+
+def tree_of(tree: KernelTree, variant: str, layout: Layout) -> KernelTree:
+    """The debug kernel at `layout`, which is whole."""
+    release = release_of(layout)
+    return replace(
+        tree,
+        release=release,
+        vmlinuz=layout.root / "boot" / f"vmlinuz-{release}",
+        modules_dir=layout.root / "lib" / "modules" / release,
+        headers_dir=layout.build,
+        variant=variant,
+    )
+
+
+def release_of(layout: Layout) -> str:
+    """What `uname -r` prints on the kernel."""
+    return (layout.build / "include" / "config" / "kernel.release").read_text().strip()
+
+
+# --- the source --------------------------------------------------------------------------------
+
+
+def full_source(tree: KernelTree, report: Report) -> Path:
+    """The whole source of a kernel, unpacked in the cache."""
+    source = debug_dir() / folder_name(tree.debian_version)
+    with locked(source.with_name(f"{source.name}.lock")):
+        if not source.is_dir():
+            unpack_source(tree, source, report)
+    return source
+
+
+def unpack_source(tree: KernelTree, target: Path, report: Report) -> None:
+    """Fetch and unpack the source package of a kernel."""
+    series = load_series()[tree.series]
+    place = place_for(series.chroot, report)
+    checksum = offer(series, tree.debian_version, place).packages[series.source]
+    half = target.with_name(f"{target.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir(parents=True)
+    downloads = cache_dir() / "downloads" / f"{folder_name(tree.debian_version)}-source"
+    downloads.mkdir(parents=True, exist_ok=True)
+    deb = download(series.source, tree.debian_version, checksum, downloads, place, report)
+    report(f"unpacking {deb.name}: all of it, 1.7 GB")
+    run(["dpkg-deb", "-x", str(deb), str(half / "package")])
+    archive = half / "package" / "usr" / "src" / f"{series.source}.tar.xz"
+    run(["tar", "-C", str(half), "--use-compress-program=xz -T0", "-xf", str(archive)])
+    check_source_version(replace(tree, source_dir=half / series.source))
+    (half / series.source).rename(target)
+    shutil.rmtree(half)
+    shutil.rmtree(downloads)
+
+
+# --- the build ---------------------------------------------------------------------------------
+
+
+def kbuild_argv(source: Path, layout: Layout, *arguments: str) -> list[str]:
+    """The call of the kernel's own build system."""
+    return ["make", f"-j{os.cpu_count() or 1}", "-C", str(source), f"O={layout.build}", *arguments]
+
+
+def configure(source: Path, layout: Layout, wanted: str) -> None:
+    """Write .config. Raises FastsyncError that names what the kernel does not take."""
+    fragment = layout.root / "wanted.config"
+    fragment.write_text(wanted)
+    run(kbuild_argv(source, layout, f"KCONFIG_ALLCONFIG={fragment}", "allnoconfig"))
+    if missed := unmet(wanted, (layout.build / ".config").read_text()):
+        raise FastsyncError(
+            f"{source.name} does not take {', '.join(missed)}: fastsync_lab/debug/*.config ask for "
+            "what this kernel does not have, or does not have together"
+        )
+
+
+def compile_kernel(source: Path, layout: Layout, what: str, report: Report) -> None:
+    """Compile image and modules; what is there already is kept. Reports every few files."""
+    report(f"building {what}")
+    log = layout.root / "build.log"
+    start_s = time.monotonic()
+    count = 0
+    with log.open("w") as file:
+
+        def look(line: str) -> None:
+            nonlocal count
+            file.write(line)
+            if compiled := re.match(r"\s+CC\s+(?:\[M\]\s+)?(\S+)", line):
+                count += 1
+                if count % REPORT_EACH_FILES == 0:
+                    passed_s = time.monotonic() - start_s
+                    report(f"building {what}: {passed_s:.0f} s, {count} files, {compiled[1]}")
+
+        status = follow(kbuild_argv(source, layout, "bzImage", "modules"), look)
+    if status != 0:
+        raise FastsyncError(f"{what} does not compile (see {log}): {first_errors(log.read_text())}")
+
+
+def install(layout: Layout) -> None:
+    """Put image and modules where a Debian package has them."""
+    release = release_of(layout)
+    for folder in ("boot", "lib"):
+        shutil.rmtree(layout.root / folder, ignore_errors=True)
+    (layout.root / "boot").mkdir()
+    image = layout.build / "arch" / "x86" / "boot" / "bzImage"
+    shutil.copy(image, layout.root / "boot" / f"vmlinuz-{release}")
+    argv = ["make", "-C", str(layout.build), f"INSTALL_MOD_PATH={layout.root}", "modules_install"]
+    run(argv)

@@ -1,0 +1,21 @@
+"""Blocks of documents that a command writes, between marks that name them."""
+
+from fastsync_lab.errors import FastsyncError
+
+
+def marks(name: str) -> tuple[str, str]:
+    """The lines before and after the block of that name."""
+    return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+
+
+def replace_block(text: str, name: str, block: str) -> str:
+    """A document with a new block between the marks of that name.
+
+    Raises FastsyncError when it does not hold both, once each and in order.
+    """
+    begin, end = marks(name)
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    if text.count(begin) != 1 or text.count(end) != 1 or end not in rest:
+        raise FastsyncError(f"the document lacks {begin} and {end}, once each and in this order")
+    return f"{head}{begin}\n\n{block}\n\n{end}{tail}"

@@ -1,0 +1,55 @@
+"""What `./fastsync faults` does: from its options to cases, from cases to a result file."""
+
+from collections.abc import Sequence
+
+from fastsync_lab.crash.explore import CONTROL, MODES, Builds, prepare
+from fastsync_lab.errors import check_names
+from fastsync_lab.faults.compare import Case, Result
+from fastsync_lab.faults.summary import keeper
+from fastsync_lab.faults.sweep import VARIANTS, sweeper
+from fastsync_lab.faults.workloads import workload_names
+from fastsync_lab.progress import Report
+
+ALL = "all"
+# With `all`, the workloads that have every kind of request; the others run in the first variant.
+EVERY_VARIANT = ("overwrite", "append", "periodic")
+
+
+def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
+    """The cases that the options ask for; stock, to compare with, is always among them.
+
+    With the options off the same requests fail as on stock: one variant shows that. Raises
+    UsageError for a name that there is not.
+    """
+    names = workload_names()
+    check_names("workload", [workload], [ALL, *names])
+    check_names("mode", modes or (), MODES)
+    return [
+        Case(name, mode, errors, dead)
+        for errors, dead in VARIANTS
+        for name in (names if workload == ALL else [workload])
+        for mode in (CONTROL, *(modes or MODES))
+        if (errors, dead) == VARIANTS[0]
+        or (mode != "off" and (workload != ALL or name in EVERY_VARIANT))
+    ]
+
+
+def result_name(cases: Sequence[Case], series: str) -> str:
+    """The series alone for a run of everything; else it says quick, and what was run."""
+    if set(cases) == set(cases_of(ALL, None)):
+        return series
+    parts = {case.workload: None for case in cases} | {case.mode: None for case in cases}
+    return f"quick-{series}-{'-'.join(parts)}"
+
+
+def run(cases: Sequence[Case], kernel: str, *, report: Report) -> list[Result]:
+    """Sweep; the result is kept under results/, case by case."""
+    builds: Builds = prepare(kernel, report)
+    kept = keeper(result_name(cases, builds.tree.series), cases, builds)
+    done = {result.case for result in kept.parts}
+    left = [case for case in cases if case not in done]
+    if left:
+        with sweeper(builds, report=report) as one:
+            one.run(left, kept.add)
+    kept.finish()
+    return sorted(kept.parts, key=lambda result: cases.index(result.case))

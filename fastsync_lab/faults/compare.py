@@ -1,0 +1,245 @@
+"""What a fault led to, and whether stock ext4 would have done the same.
+
+With the options off the same request fails, so the same must come of it. In truncate and defer
+there are fewer requests. There the same must have come of a request of the same kind
+
+1. during the same call, or else
+2. during another call of that sort in any of the workloads, or else,
+3. if nobody waited for it, while stock ext4's commit thread was at work by itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastsync_lab.crash.explore import CONTROL
+from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, READ, SYNC_FLUSH
+
+SAME_CALL, SAME_SORT, UNATTENDED = "same call", "same sort of call", "nobody waited"
+SORTS = {
+    "fsync": "sync",
+    "fdatasync": "sync",
+    "msync": "sync",
+    "owrite": "synchronous write",
+    "odwrite": "synchronous write",
+}
+IDLE = ("sleep", "align", "put")
+UNMOUNT = "umount"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload in a mode (or "stock"), what errors= says, and whether the device stays dead."""
+
+    workload: str
+    mode: str
+    errors: str
+    dead: bool
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        how = "dead" if self.dead else "once"
+        return f"{self.workload}-{self.mode}-{self.errors}-{how}"
+
+    @property
+    def variant(self) -> tuple[str, bool]:
+        """What cases must share to be compared."""
+        return self.errors, self.dead
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What came of a fault: the calls that failed (number, errno), and what the kernel did.
+
+    `lost`: after recovery something was missing that had been promised before the first error.
+    `unsound`: recovery failed, or e2fsck was not content with it.
+    """
+
+    errors: tuple[tuple[int, int], ...]
+    aborted: bool
+    read_only: bool
+    lost: bool
+    unsound: bool
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A request that failed: its number, its kind, the call under way, and what came of it."""
+
+    first: int
+    kind: str
+    op: int
+    effect: Effect
+
+
+@dataclass
+class Result:
+    """What came of a case. `calls` are the names of its operations; seconds are the host's."""
+
+    case: Case
+    calls: tuple[str, ...]
+    faults: list[Fault] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def call(self, op: int) -> str:
+        """What was under way; after the last operation the unmount."""
+        return self.calls[op] if op < len(self.calls) else UNMOUNT
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """An effect without the place in the script where it was seen.
+
+    `by` is the sort of call that failed first, "" if none did; `at_once` if it was under way.
+    `missed` counts the syncs that began after the fault and returned before that, `passed` the
+    calls that succeeded after it though the journal had been aborted.
+    """
+
+    by: str
+    errno: int
+    at_once: bool
+    missed: int
+    passed: int
+    aborted: bool
+    read_only: bool
+    lost: bool
+    unsound: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A fault in our modules, and which of the three rules it is in accord with; "" if none."""
+
+    case: Case
+    fault: Fault
+    call: str
+    rule: str
+    reaction: Reaction
+    stock: tuple[Reaction, ...]
+
+
+def sort_of(call: str) -> str:
+    """Calls of one sort wait for the same things."""
+    return SORTS.get(call, call)
+
+
+def reaction(result: Result, fault: Fault) -> Reaction:
+    """How the calls of a workload took a fault."""
+    effect = fault.effect
+    failed = min(effect.errors, default=None)
+    end = failed[0] if failed else len(result.calls)
+    between = [sort_of(call) for call in result.calls[fault.op + 1 : end]]
+    bad = {op for op, _ in effect.errors}
+    after = [op for op in range(end + 1, len(result.calls)) if result.calls[op] not in IDLE]
+    return Reaction(
+        by=sort_of(result.calls[failed[0]]) if failed else "",
+        errno=failed[1] if failed else 0,
+        at_once=failed is not None and failed[0] == fault.op,
+        missed=sum(sort in SORTS.values() for sort in between),
+        passed=sum(op not in bad for op in after) if effect.aborted else 0,
+        aborted=effect.aborted,
+        read_only=effect.read_only,
+        lost=effect.lost,
+        unsound=effect.unsound,
+    )
+
+
+def _unattended(result: Result, fault: Fault) -> bool:
+    """Was nobody waiting for a request when it failed?"""
+    return result.call(fault.op) in (*IDLE, UNMOUNT)
+
+
+def _loose(kind: str) -> str:
+    """A carried commit has the flushes of syncs."""
+    return SYNC_FLUSH if kind == COMMIT_FLUSH else kind
+
+
+class Stock:
+    """What stock ext4 did, to be looked up by the rules above."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._calls: dict[tuple[str, int, str], set[Effect]] = {}
+        self._sorts: dict[tuple[str, str], set[Reaction]] = {}
+        self._unattended: dict[str, set[Reaction]] = {}
+        for result in results:
+            for fault in result.faults:
+                place = result.case.workload, fault.op, fault.kind
+                self._calls.setdefault(place, set()).add(fault.effect)
+                how = reaction(result, fault)
+                sort = fault.kind, sort_of(result.call(fault.op))
+                self._sorts.setdefault(sort, set()).add(how)
+                if fault.kind == COMMIT_FLUSH:  # one request may be the flush of a sync as well
+                    self._sorts.setdefault((SYNC_FLUSH, sort[1]), set()).add(how)
+                if _unattended(result, fault):
+                    self._unattended.setdefault(_loose(fault.kind), set()).add(how)
+
+    def judge(self, result: Result, fault: Fault) -> Verdict:
+        """Which rule a fault in our modules is in accord with."""
+        how = reaction(result, fault)
+        call = result.call(fault.op)
+        place = result.case.workload, fault.op, fault.kind
+        sort = self._sorts.get((fault.kind, sort_of(call)), set())
+        alone = self._unattended.get(_loose(fault.kind), set())
+        if fault.effect in self._calls.get(place, set()):
+            rule = SAME_CALL
+        elif how in sort:
+            rule = SAME_SORT
+        elif how in alone and fault.kind not in (DATA, READ):
+            rule = UNATTENDED
+        else:
+            rule = ""
+        return Verdict(result.case, fault, call, rule, how, tuple(sorted(sort | alone, key=repr)))
+
+
+def identical(ours: Result, stock: Result) -> list[str]:
+    """Where the options are off: what is not the same, request by request."""
+    pairs = list(zip(ours.faults, stock.faults, strict=False))
+    problems = [
+        f"{ours.case.name}: request {one.first} ({one.kind}, {ours.call(one.op)}): {one.effect}; "
+        f"stock: {other.kind}, {stock.call(other.op)}: {other.effect}"
+        for one, other in pairs
+        if one != other
+    ]
+    if len(ours.faults) != len(stock.faults):
+        problems.append(
+            f"{ours.case.name}: {len(ours.faults)} requests, stock has {len(stock.faults)}"
+        )
+    return problems
+
+
+def compare(results: Sequence[Result]) -> tuple[list[Verdict], list[str]]:
+    """The verdicts on truncate and defer, and what is different from stock, in words."""
+    verdicts: list[Verdict] = []
+    differences: list[str] = []
+    by_case: Mapping[Case, Result] = {result.case: result for result in results}
+    for variant in dict.fromkeys(result.case.variant for result in results):
+        here = [result for result in results if result.case.variant == variant]
+        stock = Stock(result for result in here if result.case.mode == CONTROL)
+        for result in here:
+            control = Case(result.case.workload, CONTROL, *variant)
+            if result.case.mode == "off" and control in by_case:
+                differences += identical(result, by_case[control])
+            elif result.case.mode != CONTROL:
+                verdicts += [stock.judge(result, fault) for fault in result.faults]
+    differences += [_words(verdict) for verdict in verdicts if not verdict.rule]
+    return verdicts, differences
+
+
+def _words(verdict: Verdict) -> str:
+    fault = verdict.fault
+    stock = "; ".join(_reaction_words(one) for one in verdict.stock) or "no such request"
+    return (
+        f"{verdict.case.name}: request {fault.first} ({fault.kind}) failed in operation {fault.op} "
+        f"({verdict.call}): {_reaction_words(verdict.reaction)}. Stock: {stock}"
+    )
+
+
+def _reaction_words(one: Reaction) -> str:
+    when = "at once" if one.at_once else f"later, {one.missed} syncs passed over"
+    words = [f"{one.by} failed with errno {one.errno} {when}" if one.by else "no call failed"]
+    words += [f"{one.passed} calls succeeded after that"] if one.passed else []
+    words += ["journal aborted"] if one.aborted else []
+    words += ["read-only"] if one.read_only else []
+    words += ["promised data lost"] if one.lost else []
+    words += ["unsound"] if one.unsound else []
+    return ", ".join(words)

@@ -1,0 +1,180 @@
+"""The results of the sweep: a JSON file, a table on the terminal, blocks in two documents."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fastsync_lab.crash.explore import CONTROL, MODES, Builds, module_digest
+from fastsync_lab.faults.compare import (
+    SAME_CALL,
+    SAME_SORT,
+    UNATTENDED,
+    Case,
+    Effect,
+    Fault,
+    Result,
+    Verdict,
+    compare,
+)
+from fastsync_lab.faults.layout import KINDS
+from fastsync_lab.keeper import Keeper, write_blocks
+from fastsync_lab.paths import results_dir
+
+FORMAT = 1
+
+
+def keeper(name: str, cases: Sequence[Case], builds: Builds) -> Keeper[Result]:
+    """Keeps the cases of a run of that name."""
+    return Keeper(
+        results_dir() / f"faults-{name}.json",
+        lambda results: result_of(cases, results, builds),
+        lambda result: [one for one in load_results(result) if one.case in cases],
+        ("format", "debian_version", "modules_sha256"),
+    )
+
+
+def result_of(cases: Sequence[Case], results: Sequence[Result], builds: Builds) -> dict[str, Any]:
+    """A run as JSON; `complete` once every case is there."""
+    return {
+        "format": FORMAT,
+        "complete": {result.case for result in results} == set(cases),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kernel_release": builds.tree.release,
+        "debian_version": builds.tree.debian_version,
+        "modules": builds.subject.name,
+        "modules_sha256": module_digest(builds.subject),
+        "differences": compare(results)[1],
+        "cases": [case_json(result) for result in results],
+    }
+
+
+def case_json(result: Result) -> dict[str, Any]:
+    """A case: each effect once, and a line for each fault ("first op effect kind")."""
+    effects = list(dict.fromkeys(fault.effect for fault in result.faults))
+    return {
+        "case": asdict(result.case),
+        "calls": " ".join(result.calls),
+        "seconds": result.seconds,
+        "effects": [_effect_json(effect) for effect in effects],
+        "faults": [
+            f"{fault.first} {fault.op} {effects.index(fault.effect)} {fault.kind}"
+            for fault in result.faults
+        ],
+    }
+
+
+def _effect_json(effect: Effect) -> dict[str, Any]:
+    errors = " ".join(f"{op}:{error}" for op, error in effect.errors)
+    return {**asdict(effect), "errors": errors}
+
+
+def load_results(result: Mapping[str, Any]) -> list[Result]:
+    """The cases of a result."""
+    return [_load_case(data) for data in result["cases"]]
+
+
+def _load_case(data: Mapping[str, Any]) -> Result:
+    effects = [_load_effect(one) for one in data["effects"]]
+    faults = []
+    for line in data["faults"]:
+        first, op, effect, kind = line.split(" ", 3)
+        faults.append(Fault(int(first), kind, int(op), effects[int(effect)]))
+    calls = tuple(data["calls"].split())
+    return Result(Case(**data["case"]), calls, faults, data["seconds"])
+
+
+def _load_effect(data: Mapping[str, Any]) -> Effect:
+    pairs = [word.split(":") for word in data["errors"].split()]
+    return Effect(**{**data, "errors": tuple((int(op), int(error)) for op, error in pairs)})
+
+
+COLUMNS = ("operations", "faults", SAME_CALL, SAME_SORT, UNATTENDED, "different")
+
+
+def table_rows(
+    results: Sequence[Result], verdicts: Sequence[Verdict], differences: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """A row a mode: what was done, and how many faults led to what stock ext4 does."""
+    rows = []
+    for mode in MODES:
+        mine = [result for result in results if result.case.mode == mode]
+        faults = sum(len(result.faults) for result in mine)
+        rules = Counter(one.rule for one in verdicts if one.case.mode == mode)
+        different = rules[""]
+        if mode == "off":  # request by request, without a verdict
+            different = len(differences) - sum(not one.rule for one in verdicts)
+            rules[SAME_CALL] = faults - different
+        counts = (
+            sum(len(result.calls) * (len(result.faults) + 1) for result in mine),
+            faults,
+            *(rules[rule] for rule in (SAME_CALL, SAME_SORT, UNATTENDED)),
+            different,
+        )
+        if mine:
+            rows.append((mode, *(f"{count:,}" for count in counts)))
+    return rows
+
+
+def kind_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """A row a kind of request: how many of them failed in each mode."""
+    counts = Counter(
+        (fault.kind, result.case.mode) for result in results for fault in result.faults
+    )
+    modes = (CONTROL, *MODES)
+    return [
+        (kind, *(f"{counts[kind, mode]:,}" for mode in modes))
+        for kind in KINDS
+        if any(counts[kind, mode] for mode in modes)
+    ]
+
+
+def print_results(results: Sequence[Result]) -> list[str]:
+    """A line a mode, and what was different, which is returned as well."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("mode")
+    for title in COLUMNS:
+        table.add_column(title, justify="right")
+    verdicts, differences = compare(results)
+    for row in table_rows(results, verdicts, differences):
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+    print(*differences, sep="\n", end="\n" if differences else "")
+    return differences
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The document's block: what failed, and what came of it."""
+    results = load_results(result)
+    lines = [
+        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, "
+        f"{result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
+        "",
+        f"| mode | {' | '.join(COLUMNS)} |",
+        "| --- |" + " ---: |" * len(COLUMNS),
+        *(f"| {' | '.join(row)} |" for row in table_rows(results, *compare(results))),
+        "",
+        f"| requests that failed | {' | '.join((CONTROL, *MODES))} |",
+        "| --- |" + " ---: |" * (len(MODES) + 1),
+        *(f"| {' | '.join(row)} |" for row in kind_rows(results)),
+    ]
+    return "\n".join(lines)
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """The README's line on a kernel."""
+    results = load_results(result)
+    faults = sum(len(one.faults) for one in results if one.case.mode != CONTROL)
+    return (
+        f"Linux {result['kernel_release']}: of {faults:,} failing requests, "
+        f"{len(result['differences'])} led to something else than on stock ext4."
+    )
+
+
+def write_faults() -> None:
+    """Write results/faults-SERIES.json into docs/reliability.md and the README."""
+    write_blocks("faults", markdown, sentence)

@@ -1,0 +1,212 @@
+"""fastsync_lab/debug without a compiler: configuration, whose a data race is, following a build."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import build, shell, vm
+from fastsync_lab.debug import kernel, races
+from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.kernels import KernelTree
+
+LINE = "=" * 66
+
+
+def report_of(*accesses: tuple[str, ...]) -> str:
+    """A report as KCSAN prints it: the functions of each access, innermost first."""
+    lines = [LINE, f"BUG: KCSAN: data-race in {' / '.join(stack[0] for stack in accesses)}", ""]
+    for number, stack in enumerate(accesses):
+        lines.append(
+            f"{['write', 'read (marked)'][number]} to 0xffff8880 of 4 bytes by task 7 on cpu 1:"
+        )
+        lines += [f" {function}+0x12/0x340 [ext4]" for function in stack]
+        lines.append("")
+    lines += ["value changed: 0x00000000 -> 0x00000001", LINE]
+    return "".join(f"[   12.345678] {line}\n" for line in lines)
+
+
+THEIRS = report_of(
+    ("jbd2_journal_file_buffer", "do_get_write_access", "jbd2_journal_get_write_access"),
+    ("jbd2_journal_dirty_metadata", "__ext4_handle_dirty_metadata"),
+)
+# ext4_update_time() is in every stack of a write: that alone says nothing.
+BELOW_OURS = report_of(
+    ("ext4_do_update_inode", "ext4_mark_iloc_dirty", "ext4_dirty_inode", "ext4_update_time"),
+    ("ext4_fsync_journal", "ext4_sync_file"),
+)
+OURS = report_of(("ext4_mtime_begin_sync", "ext4_sync_file"), ("ext4_do_update_inode", "x"))
+CALLED_BY_OURS = report_of(("inode_set_mtime", "ext4_truncate_stamp.isra.0", "x"), ("y", "z"))
+
+
+@pytest.mark.parametrize("log", [OURS, CALLED_BY_OURS])
+def test_data_race_of_ours_is_bad(log: str) -> None:
+    (line,) = vm.check_kernel_log(THEIRS + log + BELOW_OURS)
+    assert line == log.splitlines()[1]
+
+
+def test_data_races_of_others_are_not() -> None:
+    assert vm.check_kernel_log(THEIRS + BELOW_OURS) == []
+    assert len(races.parse_races(THEIRS + OURS + BELOW_OURS)) == 3
+
+
+def test_race_of_unknown_origin_has_one_access() -> None:
+    (race,) = races.parse_races(report_of(("jbd2_carrier_done", "jbd2_carrier_wait")))
+    assert race.functions == {"jbd2_carrier_done"} and races.is_ours(race)
+
+
+def test_other_reports_stay_bad_beside_a_race_of_others() -> None:
+    bad = "[    1.0] BUG: KASAN: slab-use-after-free in jbd2_carrier_done+0x1/0x2 [jbd2]"
+    assert vm.check_kernel_log(THEIRS + bad + "\n") == [bad]
+
+
+def test_own_functions_are_those_of_kernel() -> None:
+    own = races.own_functions()
+    assert {"ext4_mtime_begin_sync", "ext4_truncate_stamp", "jbd2_carrier_wait"} <= own
+    assert {"ext4_mtime_needed", "ext4_mtime_committed", "flash_queue_rq"} <= own
+    assert not {"if", "ext4_sync_file", "spin_lock", "ext4_mtime_sb"} & own
+
+
+# --- the configuration
+
+
+def test_what_a_configuration_lacks_is_named() -> None:
+    config = "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\nCONFIG_E=y\n"
+    assert kernel.unmet("# why\nCONFIG_A=y\nCONFIG_D=n\nCONFIG_C=n\n", config) == []
+    wanted = "CONFIG_A=m\nCONFIG_B=y\nCONFIG_B=m\nCONFIG_C=y\nCONFIG_E=n\nCONFIG_F=8\n"
+    assert kernel.unmet(wanted, config) == [
+        "CONFIG_A=m", "CONFIG_C=y", "CONFIG_E=n", "CONFIG_F=8"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", kernel.VARIANTS)
+def test_variants_have_one_base_and_their_own_instruments(variant: str) -> None:
+    text = kernel.configuration(variant)
+    assert "CONFIG_EXT4_FS=m" in text
+    assert f'CONFIG_LOCALVERSION="-{variant}"' in text
+    assert (f"CONFIG_{variant.upper()}=y" in text) and text.count("SAN=y") == 2 - (
+        variant == "kcsan"
+    )
+
+
+def test_unknown_variant_is_refused() -> None:
+    with pytest.raises(UsageError, match="no debug kernel 'x': allowed are kasan, kcsan"):
+        kernel.check_variant("x")
+
+
+# --- when it is built
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The steps that building a kernel takes, in a cache of its own, without a compiler."""
+    taken: list[str] = []
+
+    def step(name: str) -> Callable[..., None]:
+        def take(*_arguments: object) -> None:
+            taken.append(name)
+
+        return take
+
+    for name in ("full_source", "configure", "compile_kernel", "install"):
+        monkeypatch.setattr(kernel, name, step(name))
+    monkeypatch.setattr(kernel, "release_of", lambda _layout: "6.12.1-kasan")
+    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / "cache"))
+    return taken
+
+
+BUILD = ["full_source", "configure", "compile_kernel", "install"]
+
+
+def test_whole_kernel_is_not_built_again(tmp_path: Path, steps: list[str]) -> None:
+    debian = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    kasan = kernel.debug_kernel(debian, "kasan")
+    assert steps == BUILD
+    assert (kasan.release, kasan.variant) == ("6.12.1-kasan", "kasan")
+    assert kasan.source_dir == debian.source_dir and kasan.headers_dir != debian.headers_dir
+    assert kernel.debug_kernel(debian, "kasan") == kasan
+    assert steps == BUILD
+    assert kernel.debug_kernel(debian, "kcsan").headers_dir != kasan.headers_dir
+    assert steps == BUILD * 2
+
+
+def test_half_a_kernel_is_not_taken_for_a_whole_one(
+    tmp_path: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debian = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    kernel.debug_kernel(debian, "kasan")
+    monkeypatch.setattr(kernel, "configuration", lambda variant: f"CONFIG_{variant}=y\n")
+
+    def fail(*_arguments: object) -> None:
+        raise FastsyncError("no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(kernel, "install", fail)
+        for _ in range(2):
+            with pytest.raises(FastsyncError):
+                kernel.debug_kernel(debian, "kasan")
+    assert steps == BUILD + BUILD[:3] * 2, "the configuration is another one"
+    kernel.debug_kernel(debian, "kasan")
+    assert steps == BUILD + BUILD[:3] * 2 + BUILD
+
+
+def test_configuration_that_is_not_taken_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = kernel.Layout(tmp_path)
+    layout.build.mkdir()
+
+    def allnoconfig(argv: list[str]) -> None:
+        assert argv[-1] == "allnoconfig" and f"O={layout.build}" in argv
+        (layout.build / ".config").write_text("CONFIG_A=y\n")
+
+    monkeypatch.setattr(kernel, "run", allnoconfig)
+    kernel.configure(tmp_path, layout, "CONFIG_A=y\n")
+    with pytest.raises(FastsyncError, match="does not take CONFIG_B=y: fastsync_lab/debug"):
+        kernel.configure(tmp_path, layout, "CONFIG_A=y\nCONFIG_B=y\n")
+
+
+# --- what is built for it
+
+
+def test_products_of_a_debug_kernel_have_a_folder_of_their_own(tmp_path: Path) -> None:
+    paths = (tmp_path, tmp_path, tmp_path, tmp_path)
+    debian = KernelTree("7.2", "7.2.1", "7.2.1-1", *paths)
+    kasan = KernelTree("7.2", "7.2.1-kasan", "7.2.1-1", *paths, "kasan")
+    assert build.products_dir(debian, "stock").name == "7.2-stock"
+    assert build.products_dir(kasan, "stock").name == "7.2-kasan-stock"
+    assert build.chroot_of(debian) is not None
+    assert build.chroot_of(kasan) is None
+    (tmp_path / ".config").write_text("CONFIG_A=y\n")
+    before = build.fingerprint(kasan, [])
+    (tmp_path / ".config").write_text("CONFIG_A=m\n")
+    assert build.fingerprint(kasan, []) != before
+
+
+def test_time_limits_are_longer_on_a_debug_kernel(tmp_path: Path) -> None:
+    paths = (tmp_path, tmp_path, tmp_path, tmp_path)
+    assert vm.VmConfig(KernelTree("6.12", "r", "v", *paths)).slowness == 1
+    assert vm.VmConfig(KernelTree("6.12", "r", "v", *paths, "kcsan")).slowness > 1
+
+
+# --- following a build
+
+
+def test_follow_shows_every_line_and_returns_the_status() -> None:
+    lines: list[str] = []
+    assert shell.follow(["sh", "-c", "echo a; echo b >&2; exit 3"], lines.append) == 3
+    assert sorted(lines) == ["a\n", "b\n"]
+
+
+def test_follow_ends_the_command_when_it_is_interrupted(tmp_path: Path) -> None:
+    def stop(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shell.follow(["sh", "-c", f"echo x; sleep 1; touch {tmp_path}/late"], stop)
+    assert not (tmp_path / "late").exists()
+
+
+def test_follow_of_a_program_that_is_not_there() -> None:
+    with pytest.raises(FastsyncError, match="cannot run no-such-program"):
+        shell.follow(["no-such-program"], lambda _line: None)

@@ -1,0 +1,184 @@
+"""The I/O error sweep: what a request is for, what is compared, what is kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.crash.explore import Builds
+from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.faults import summary
+from fastsync_lab.faults.command import cases_of, result_name
+from fastsync_lab.faults.compare import (
+    SAME_CALL,
+    SAME_SORT,
+    UNATTENDED,
+    Case,
+    Effect,
+    Fault,
+    Result,
+    compare,
+)
+from fastsync_lab.faults.guest import parse_requests, parse_runs
+from fastsync_lab.faults.layout import (
+    COMMIT_FLUSH,
+    DATA,
+    JOURNAL,
+    JOURNAL_SUPER,
+    METADATA,
+    READ,
+    RECORD,
+    SUPER,
+    SYNC_FLUSH,
+    Layout,
+    Sent,
+)
+from fastsync_lab.faults.workloads import FIRST_MARK, make_script, workload_names
+from fastsync_lab.kernels import KernelTree
+
+LAYOUT = Layout(frozenset(range(75, 1099)), 75, frozenset({1, 3, 4, 5}))
+RECORD_FUA = Sent("WFSM", 688, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("request_sent", "following", "kind"),
+    [
+        (Sent("WS", 8792, 8, 9), None, DATA),
+        (Sent("WSM", 672, 16, 9), None, JOURNAL),
+        (RECORD_FUA, None, RECORD),
+        (Sent("WSM", 688, 8, 9), None, RECORD),
+        (Sent("FF", 0, 0, 9), RECORD_FUA, COMMIT_FLUSH),
+        (Sent("FF", 0, 0, 9), Sent("WSM", 688, 8, 9), SYNC_FLUSH),
+        (Sent("FF", 0, 0, 9), None, SYNC_FLUSH),
+        (Sent("WFSM", 600, 8, 9), None, JOURNAL_SUPER),
+        (Sent("WM", 40, 8, 9), None, METADATA),
+        (Sent("WFSM", 0, 8, 9), None, SUPER),
+        (Sent("RM", 40, 8, 9), None, READ),
+    ],
+)
+def test_kind(request_sent: Sent, following: Sent | None, kind: str) -> None:
+    assert LAYOUT.kind(request_sent, following) == kind
+
+
+TRACE = """\
+ crashops-7 [000] .. 1.1: tracing_mark_write: mark 3
+ crashops-7 [000] .. 1.2: block_rq_issue: 252,0 WS 4096 () 8792 + 8 none,0,0 [crashops]
+ crashops-7 [000] .. 1.3: tracing_mark_write: mark 4
+ kworker-9 [000] .. 1.4: block_rq_complete: 252,0 FF () 18446744073709551615 + 0 none,0,0 [-5]
+"""
+
+
+def test_requests_of_a_trace() -> None:
+    assert list(parse_requests(TRACE)) == [
+        Sent("WS", 8792, 8, 4),
+        Sent("FF", 18446744073709551615, 0, 5),
+    ]
+
+
+def test_answer_that_is_not_whole() -> None:
+    with pytest.raises(FastsyncError, match="2 parts"):
+        list(parse_runs("=== run\n{}\n=== part\nx\n"))
+
+
+@pytest.mark.parametrize("name", workload_names())
+def test_scripts_arm_the_device_once(name: str) -> None:
+    script = make_script(name)
+    assert script.text.count(FIRST_MARK) == 1
+    assert FIRST_MARK in script.lines[script.prepared - 1]
+
+
+FINE = Effect((), aborted=False, read_only=False, lost=False, unsound=False)
+DOWN = Effect(((1, 5), (3, 5), (4, 5)), aborted=True, read_only=True, lost=False, unsound=False)
+LATER = Effect(((3, 5), (4, 5)), aborted=True, read_only=True, lost=False, unsound=False)
+CALLS = ("write", "fsync", "sleep", "write", "fsync")
+
+
+def result(mode: str, *faults: Fault) -> Result:
+    return Result(Case("overwrite", mode, "remount-ro", False), CALLS, list(faults))
+
+
+STOCK = result("stock", Fault(1, JOURNAL, 1, DOWN), Fault(2, RECORD, 2, LATER))
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        (Fault(1, JOURNAL, 1, DOWN), SAME_CALL),
+        # Another fsync, the same reaction.
+        (Fault(1, JOURNAL, 4, Effect(((4, 5),), True, True, False, False)), SAME_SORT),
+        # A carried commit while a sync is under way that does not need it.
+        (Fault(1, RECORD, 1, LATER), UNATTENDED),
+        (Fault(1, JOURNAL, 1, FINE), ""),
+        (Fault(1, RECORD, 2, FINE), ""),
+        (Fault(1, RECORD, 1, Effect((), True, True, False, False)), ""),
+        # Somebody's sync in between was told that all is well.
+        (Fault(1, RECORD, 0, LATER), ""),
+        (Fault(1, JOURNAL, 1, Effect(DOWN.errors, True, True, True, False)), ""),
+        (Fault(1, DATA, 2, LATER), ""),
+        # The journal is gone, and a later write and fsync succeed.
+        (Fault(1, JOURNAL, 1, Effect(((1, 5),), True, True, False, False)), ""),
+    ],
+)
+def test_rules(fault: Fault, rule: str) -> None:
+    (verdict,), differences = compare([STOCK, result("defer", fault)])
+    assert verdict.rule == rule
+    assert bool(differences) == (rule == "")
+
+
+def test_off_is_identical_or_different() -> None:
+    assert compare([STOCK, result("off", *STOCK.faults)]) == ([], [])
+    assert len(compare([STOCK, result("off", STOCK.faults[0])])[1]) == 1
+    other = Fault(2, RECORD, 2, DOWN)
+    assert len(compare([STOCK, result("off", STOCK.faults[0], other)])[1]) == 1
+
+
+def test_variants_are_not_mixed() -> None:
+    dead = Result(Case("overwrite", "defer", "remount-ro", True), CALLS, [STOCK.faults[0]])
+    assert len(compare([STOCK, dead])[1]) == 1
+
+
+def test_cases() -> None:
+    everything = cases_of("all", None)
+    assert len(set(everything)) == len(everything) == len(workload_names()) * 4 + 3 * 3 * 2
+    assert len(cases_of("mmap", None)) == 3 * 3 + 1
+    assert result_name(everything, "6.12") == "6.12"
+    assert result_name(cases_of("mmap", ["defer"]), "6.12") == "quick-6.12-mmap-stock-defer"
+    with pytest.raises(UsageError, match="no workload 'x': allowed are"):
+        cases_of("x", None)
+    with pytest.raises(UsageError, match="no mode 'stock': allowed are"):
+        cases_of("all", ["stock"])
+
+
+@pytest.fixture
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
+    monkeypatch.setattr(summary, "results_dir", lambda: tmp_path)
+    for name in ("jbd2.ko", "ext4.ko"):
+        (tmp_path / name).write_text(name)
+    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    modules = ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
+    return Builds(tree, modules, modules, tmp_path)
+
+
+def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
+    ours = result("defer", *STOCK.faults)
+    cases = [STOCK.case, ours.case]
+    summary.keeper("x", cases, builds).add(STOCK)
+    again = summary.keeper("x", cases, builds)
+    assert again.parts == [STOCK]
+    again.add(ours)
+    kept = json.loads(again.finish().read_text())
+    assert kept["complete"] and kept["differences"] == []
+    assert summary.load_results(kept) == [STOCK, ours]
+    (tmp_path / "ext4.ko").write_text("changed")
+    assert summary.keeper("x", cases, builds).parts == []
+
+
+def test_tables_add_up(builds: Builds) -> None:
+    results = [STOCK, result("off", *STOCK.faults), result("defer", Fault(1, RECORD, 2, FINE))]
+    kept = summary.result_of([one.case for one in results], results, builds)
+    text = summary.markdown(kept)
+    assert "| off | 15 | 2 | 2 | 0 | 0 | 0 |" in text
+    assert "| defer | 10 | 1 | 0 | 0 | 0 | 1 |" in text
+    assert "| journal block | 1 | 1 | 0 | 0 |" in text
+    assert "of 3 failing requests, 1 led" in summary.sentence(kept)

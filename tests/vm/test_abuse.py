@@ -1,0 +1,361 @@
+"""What file systems are put through: stock and every mode take it alike, and stamps get out."""
+
+import errno
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.vm import Vm
+from tests.vm.conftest import prepare
+from tests.vm.guestfs import (
+    CAPACITY_MIB,
+    CRASH,
+    CRASH_IMAGE,
+    FILE,
+    MNT,
+    MS,
+    Event,
+    GuestFs,
+    OnDisk,
+    written_kib,
+)
+
+INTERVAL_MS = 500
+S = 1000 * MS
+# Stamps are durable, then change well inside the interval: in defer the fsync does not commit them.
+DEFERRED = ("open", "sleep:600", f"align:{INTERVAL_MS}", "write", "fsync", "sleep:20",
+            "write", "fsync")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file system of the stock modules, or of ours in a mode."""
+
+    fs: GuestFs
+    mode: str
+
+    def options(self, more: str = "commit=300", interval_ms: int = INTERVAL_MS) -> str:
+        words = [more] if more else []
+        if self.mode in ("truncate", "defer"):
+            words += [f"mtime_update={interval_ms}", f"mtime_mode={self.mode}"]
+        return ",".join(words)
+
+    def promised(self, stamp: Event, disk: OnDisk, interval_ms: int = INTERVAL_MS) -> bool:
+        """Are the stamps on the medium what an fsync that returned has promised?"""
+        behind = [stamp["mtime_ns"] - disk.mtime_ns, stamp["ctime_ns"] - disk.ctime_ns]
+        most_ns = interval_ms * MS if self.mode == "defer" else 1
+        return all(0 <= one < most_ns for one in behind)
+
+
+# Off is stock request by request (test_off.py).
+OFF = pytest.param("off", marks=pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=["stock", OFF, "truncate", "defer"])
+def mode(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def subject(
+    vm: Vm, fsops: str, mode: str, modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
+) -> Iterator[Subject]:
+    pair = stock_modules if mode == "stock" else modules
+    yield Subject(GuestFs(vm, fsops, prepare(vm, pair, flashdev)), mode)
+    vm.run(f"umount -q {MNT}", check=False)
+
+
+def errnos(events: list[Event]) -> list[int]:
+    return [event["errno"] for event in events if "errno" in event]
+
+
+def exact(stamp: Event, disk: OnDisk) -> bool:
+    return (disk.mtime_ns, disk.ctime_ns) == (stamp["mtime_ns"], stamp["ctime_ns"])
+
+
+def image_of(fs: GuestFs) -> None:
+    """What `crash` does, of a device that is not mounted."""
+    fs.vm.run(f"dd if={fs.device} of={CRASH_IMAGE} bs=1M status=none")
+
+
+def test_full_disk(subject: Subject) -> None:
+    fs = subject.fs
+    with fs.mounted(subject.options()):
+        fs.prepare()
+        fs.vm.run(f"dd if=/dev/zero of={MNT}/fill bs=64k 2>&1; sync")
+        *tried, stamp = fs.ops(*DEFERRED, "?append", "?fsync", "stat", CRASH)
+        assert errnos(tried) == [errno.ENOSPC, 0]
+        assert subject.promised(stamp, fs.crashed())
+        (stamp,) = fs.ops("open", "write", "fsync", "write", "fsync", "stat", "sync", CRASH)
+        assert exact(stamp, fs.crashed())
+
+
+def test_quota(subject: Subject) -> None:
+    fs = subject.fs
+    with fs.mounted(subject.options("commit=300,usrquota"), mkfs="-O quota"):
+        fs.prepare("chown:1000", "quota:1000,64", "fsync")
+        *tried, stamp = fs.ops(
+            "open", "setuid:1000", *DEFERRED[1:], "?append", "?fsync", "?write", "stat",
+        )  # fmt: skip
+        assert errnos(tried) == [errno.EDQUOT, 0, 0]
+        words = ["quotaoff", "write", "fsync", "quotaon", "write", "fsync"]
+        (stamp,) = fs.ops(*DEFERRED, *words, "stat", CRASH)
+        assert subject.promised(stamp, fs.crashed())
+        (stamp,) = fs.ops("open", "stat", "sync", CRASH)
+        assert exact(stamp, fs.crashed())
+
+
+@pytest.mark.parametrize("under_way", ["deferred", "carried"])
+def test_freeze(subject: Subject, under_way: str) -> None:
+    """Frozen, the device is clean and has every stamp; nothing is written until it is thawed."""
+    fs = subject.fs
+    interval_ms = 1000
+    carried = ("open", "sleep:1100", "write", "fsync", "sleep:920", "write", "fsync")
+    words = DEFERRED if under_way == "deferred" else carried
+    with fs.mounted(subject.options(interval_ms=interval_ms)):
+        fs.prepare()
+        stamp, before, after = fs.ops(
+            *words, "stat", "freeze", "io", CRASH, "sleep:3000", "io", "thaw"
+        )
+        assert exact(stamp, fs.clean_image())
+        assert before["sectors"] == after["sectors"]
+        (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
+        assert subject.promised(stamp, fs.crashed(), interval_ms)
+
+
+def test_read_only_remount(subject: Subject) -> None:
+    fs = subject.fs
+    with fs.mounted(subject.options()):
+        fs.prepare()
+        # Open for write, a file would keep the file system from becoming read-only.
+        (stamp,) = fs.ops(*DEFERRED, "stat")
+        fs.ops("remountro", CRASH)
+        assert exact(stamp, fs.clean_image())
+        *tried, again = fs.ops("?open", "stat")
+        assert errnos(tried) == [errno.EROFS] and again == stamp
+        fs.vm.run(f"mount -o remount,rw {MNT}")
+        (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
+        assert subject.promised(stamp, fs.crashed())
+
+
+@pytest.mark.parametrize("flag", ["default", "flush the log", "do not"])
+def test_shutdown(subject: Subject, flag: str) -> None:
+    fs = subject.fs
+    number = ["default", "flush the log", "do not"].index(flag)
+    fs.mkfs()
+    fs.mount(subject.options())
+    fs.prepare()
+    stamp, *tried = fs.ops(
+        *DEFERRED, "stat", f"shutdown:{number}", "?write", "?fsync", "?chmod:600"
+    )
+    assert errnos(tried) == [errno.EIO] * 3
+    fs.umount()
+    image_of(fs)
+    disk = fs.crashed()
+    assert subject.promised(stamp, disk) and disk.mode == 0o644
+    if flag != "do not":
+        assert exact(stamp, disk)
+
+
+LOAD = " ".join(["write", "fsync", "sleep:3", "append", "fsync", "write", "fsync", "sleep:3"] * 60)
+
+
+def test_resize_under_load(subject: Subject) -> None:
+    fs = subject.fs
+    fs.mkfs("-E resize=16384", size="4096")
+    fs.mount(subject.options(interval_ms=50))
+    fs.prepare()
+    fs.vm.run(
+        f"{fs.fsops_path} {FILE} open {LOAD} & load=$!\n"
+        f"resize2fs {fs.device} >/dev/shm/resize.log 2>&1 || exit 9\n"
+        "kill -0 $load || { echo the load ended first >&2; exit 8; }; wait $load"
+    )
+    (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
+    assert subject.promised(stamp, fs.crashed(), 50)
+    blocks = fs.vm.run(f"stat -f -c %b {MNT}").stdout
+    assert int(blocks) > 4096
+    fs.umount()
+    fs.vm.run(f"e2fsck -fn {fs.device}")
+
+
+@pytest.mark.parametrize("lock", ["frozen", "at any moment"])
+def test_snapshot_under_load(subject: Subject, lock: str) -> None:
+    """dm-snapshot of the device: it recovers, is clean, and has the synced file."""
+    fs = subject.fs
+    nolock = "" if lock == "frozen" else "--nolockfs"
+    sectors = 32 << 11
+    fs.mkfs()
+    fs.vm.run(
+        "modprobe -a dm_mod dm_snapshot && modprobe brd rd_nr=1 rd_size=40960 || exit\n"
+        f'dmsetup create origin --table "0 {sectors} snapshot-origin {fs.device}" || exit\n'
+        f"dmsetup mknodes; mount -t ext4 -o {subject.options(interval_ms=50)} "
+        f"/dev/mapper/origin {MNT}"
+    )
+    try:
+        fs.prepare()
+        fs.vm.run(
+            f"{fs.fsops_path} {FILE} open {LOAD} & load=$!; sleep 0.2\n"
+            f"dmsetup suspend {nolock} origin || exit\n"
+            f'dmsetup create snapshot --table "0 {sectors} snapshot {fs.device} /dev/ram0 N 8"; '
+            "status=$?; dmsetup resume origin; wait $load || exit\n"
+            "[ $status = 0 ] && dmsetup mknodes && mkdir -p /tmp/snapshot || exit\n"
+            "mount -t ext4 /dev/mapper/snapshot /tmp/snapshot || exit\n"
+            f"cmp -n 4096 {FILE} /tmp/snapshot/f | grep -q EOF && exit 7\n"
+            "umount /tmp/snapshot && e2fsck -fn /dev/mapper/snapshot"
+        )
+    finally:
+        fs.vm.run(
+            f"umount -q {MNT}; dmsetup remove --retry snapshot; dmsetup remove --retry origin; "
+            "rmmod brd",
+            check=False,
+        )
+    fs.vm.run(f"e2fsck -fn {fs.device}")
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_clock_that_jumps(subject: Subject, hours: int) -> None:
+    """Stamps follow; a commit or two for the jump, and then as before it."""
+    fs = subject.fs
+    jump_ms = hours * 3600 * 1000
+    with fs.mounted(subject.options()):
+        fs.prepare()
+        try:
+            jumped = fs.ops(
+                *DEFERRED, f"shifttime:{jump_ms}", "sleep:20", "write", "clock", "fsync", "stat",
+                CRASH,
+            )  # fmt: skip
+            clock, stamp = jumped
+            assert subject.promised(stamp, fs.crashed())
+            assert 0 <= clock["time_ns"] - stamp["mtime_ns"] <= INTERVAL_MS * MS + 20 * MS
+            align = f"align:{INTERVAL_MS}"
+            loop = ["write", "fsync", "sleep:8"] * 20
+            events = fs.ops("open", align, "write", "fsync", "io", *loop, "io", "stat", CRASH)
+            assert subject.promised(events[-1], fs.crashed())
+            commits = (written_kib(events) - 20 * 4) / 12
+            if subject.mode in ("truncate", "defer"):
+                assert commits <= 2
+            else:
+                assert commits > 10, "then nothing here would be saved"
+        finally:
+            fs.ops(f"shifttime:{-jump_ms}", file=MNT)
+
+
+INT32_MAX = 2**31 - 1
+LAST_S = (1 << 34) - 1 - 2**31  # ext4's, in 2446
+LAST_CLOCK_S = 8277292036 - 1  # the kernel lets nobody set the clock to a later time: 2232
+
+
+@pytest.mark.parametrize(
+    ("inode_size", "now_s"),
+    [
+        (128, INT32_MAX - 1),
+        (256, INT32_MAX - 1),
+        (256, 2**32 - 2),
+        (256, LAST_CLOCK_S - 2),
+    ],
+)
+def test_late_years(subject: Subject, inode_size: int, now_s: int) -> None:
+    """Over the edges of 31 and 32 bits, and near the last second that the clock takes."""
+    fs = subject.fs
+    fs.mkfs(f"-I {inode_size}")
+    fs.mount(subject.options())
+    fs.prepare()
+    (before,) = fs.ops("clock", file=MNT)
+    last_s = INT32_MAX if inode_size == 128 else LAST_S
+    try:
+        loop = ["write", "fsync", "sleep:400"] * 3
+        clock, stamp = fs.ops(
+            "open", f"settime:{now_s}", "sleep:20", *loop, "write", "clock", "fsync", "stat", CRASH
+        )
+        latest_ns = min(clock["time_ns"], last_s * S)
+        slack_ns = S if inode_size == 128 else INTERVAL_MS * MS + 20 * MS
+        assert 0 <= latest_ns - stamp["mtime_ns"] <= slack_ns
+        fs.vm.run(f"export E2FSCK_TIME={now_s}; e2fsck -fy {CRASH_IMAGE} >/dev/null; [ $? -le 1 ]")
+        disk = fs.on_image()
+        behind_ns = stamp["mtime_ns"] - disk.mtime_ns
+        assert 0 <= behind_ns < (INTERVAL_MS * MS if subject.mode == "defer" else 1)
+        (stamp,) = fs.ops("open", f"utimens:{LAST_S + 5},7", "fsync", "stat")
+        assert stamp["mtime_ns"] % 2**64 // S == last_s  # beyond what 63 bits of ns hold
+        fs.umount()
+        fs.vm.run(f"E2FSCK_TIME={now_s + 60} e2fsck -fn {fs.device}")
+    finally:
+        fs.ops(f"settime:{before['time_ns'] // S + 2}", file=MNT)
+
+
+def test_unmount_with_deferred_stamps_leaves_a_clean_device(subject: Subject) -> None:
+    fs = subject.fs
+    fs.mkfs()
+    fs.mount(subject.options())
+    fs.prepare()
+    (stamp,) = fs.ops(*DEFERRED, "stat")
+    fs.umount()
+    image_of(fs)
+    assert exact(stamp, fs.clean_image())
+
+
+# Each loop takes about a second and a half of virtual time.
+TOGGLES = ["mtime_update=100,mtime_mode=defer", "mtime_update=1000,mtime_mode=truncate",
+           "un_mtime_update", "mtime_update=10,mtime_mode=defer"]  # fmt: skip
+LOOPS = {
+    "overwrite": ["write", "fsync", "sleep:7", "dwrite", "fdatasync", "sleep:1500"],
+    "grow": ["append", "fsync", "chmod:600", "setxattr:user.k=v", "fsync", "sleep:900",
+             "truncate:4096", "fsync", "sleep:500"],
+    "stores": ["mwrite", "msync", "read", "stat", "sleep:400", "owrite", "sleep:1000"],
+}  # fmt: skip
+COUNTED = re.compile(r"^(ext4_\w+|jbd2_\w+)\s+(\d+)", re.M)
+
+
+def endure(fs: GuestFs, seconds: int) -> None:
+    """A mixed load with a remount every two seconds, for so long in virtual time."""
+    seconds = max(seconds, 80)
+    rounds = seconds * 2 // 3
+    loads = "".join(
+        f"( for ((i = 0; i < {rounds}; i += 50)); do\n"
+        f"{fs.fsops_path} {MNT}/{name} open {' '.join(words * 50)} >/dev/null || exit\ndone ) &\n"
+        for name, words in LOOPS.items()
+    )
+    toggle = " ".join(f"remount:{option} sleep:2000" for option in TOGGLES)
+    fs.vm.run(
+        f"{loads}jobs=$(jobs -p); for ((i = 0; i < {seconds // 8}; i++)); do\n"
+        f"{fs.fsops_path} {FILE} {toggle} >/dev/null || exit\ndone\n"
+        "for job in $jobs; do wait $job || exit; done",
+        timeout_s=900,
+    )
+
+
+def usage(fs: GuestFs) -> dict[str, int]:
+    """Objects alive in the slabs of ext4 and jbd2, tasks, KiB of memory in use."""
+    fs.vm.run(f"rm -f {MNT}/grow; sync; echo 3 >/proc/sys/vm/drop_caches; sleep 1; "
+              "echo 3 >/proc/sys/vm/drop_caches; sleep 1")  # fmt: skip
+    text = fs.vm.run("cat /proc/slabinfo; grep -E 'MemFree|SUnreclaim' /proc/meminfo").stdout
+    found = {name: int(count) for name, count in COUNTED.findall(text)}
+    # Kernel workers come and go.
+    tasks = fs.vm.run("cat /proc/[0-9]*/task/*/comm 2>/dev/null | grep -cv ^kworker").stdout
+    free = re.search(r"MemFree:\s+(\d+)", text)
+    slab = re.search(r"SUnreclaim:\s+(\d+)", text)
+    assert free and slab and found
+    return found | {"tasks": int(tasks), "used": -int(free[1]), "slab": int(slab[1])}
+
+
+@pytest.mark.parametrize("seconds", [240, pytest.param(3600, marks=pytest.mark.long)])
+def test_nothing_grows(fs: GuestFs, seconds: int) -> None:
+    """A mixed load with options that toggle: after the first eighth nothing grows.
+
+    The device has all its memory before, or it would take some for each block that is new to it.
+    """
+    fs.vm.run(f"head -c {CAPACITY_MIB}M /dev/zero >{fs.device}")
+    with fs.mounted("commit=5", mkfs="-E lazy_itable_init=0,lazy_journal_init=0,nodiscard"):
+        fs.vm.run(f"for f in f {' '.join(LOOPS)}; do head -c 65536 /dev/zero >{MNT}/$f; done")
+        endure(fs, seconds // 8)
+        before = usage(fs)
+        fs.vm.run(f"head -c 65536 /dev/zero >{MNT}/grow")
+        endure(fs, seconds * 7 // 8)
+        after = usage(fs)
+    grown = {name: after.get(name, 0) - before[name] for name in before}
+    assert grown["tasks"] <= 2 and grown["used"] < 4096 and grown["slab"] < 1024, grown
+    assert all(more <= 64 for name, more in grown.items() if name not in ("used", "slab")), grown

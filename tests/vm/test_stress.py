@@ -1,0 +1,184 @@
+"""Much at once, on file systems that are remounted meanwhile; and faults that this has to find.
+
+On Debian's kernel it is a few seconds; on a debug kernel it takes longer, and the log must stay
+clean of what KASAN, KCSAN, lockdep and kmemleak report.
+"""
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.build import ModuleSet, build_modules
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.paths import repo_root
+from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from tests.vm.conftest import compile_program, prepare
+from tests.vm.guestfs import MNT, GuestFs
+
+FAULTS = repo_root() / "tests" / "faults" / "debug"
+KMEMLEAK = "/sys/kernel/debug/kmemleak"
+SECOND = "/dev/ram0"
+
+# name: (mkfs options, mount options)
+KINDS = {
+    "ordered": ("", ""),
+    "data=journal": ("", "data=journal"),
+    "fast_commit": ("-O fast_commit", ""),
+    "no journal": ("-O ^has_journal", ""),
+    "quota": ("-O quota", "usrquota"),
+}
+MOUNTS = ["mtime_update=20,mtime_mode=defer", "mtime_update=50,lazytime", ""]
+MTIME_OPTIONS = [
+    "mtime_update=1", "mtime_update=20,mtime_mode=defer", "mtime_update=100,mtime_mode=defer",
+    "mtime_update=1000,mtime_mode=truncate", "mtime_update=1000,mtime_mode=defer",
+    "un_mtime_update",
+]  # fmt: skip
+OTHER_OPTIONS = [
+    "lazytime", "nolazytime", "commit=1", "commit=30", "nobarrier", "barrier", "sync", "async",
+    "auto_da_alloc", "noauto_da_alloc", "discard", "nodiscard", "max_batch_time=0",
+    "max_batch_time=15000", "errors=remount-ro", "errors=continue",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stress:
+    """A guest and the programs in it. `round_ms` is how long each of them works."""
+
+    fs: GuestFs
+    modules: ModuleSet
+    program: str
+    fio: str
+    round_ms: int
+
+    def mkfs(self, options: str) -> None:
+        """New file systems, and nothing known of what is in them."""
+        self.fs.mkfs(options)
+        self.fs.vm.run(
+            "rm -f /dev/shm/model*; [ -d /sys/module/brd ] || modprobe brd rd_nr=1 rd_size=16384; "
+            f"mkfs.ext4 -qF -E lazy_itable_init=0,lazy_journal_init=0 {SECOND}"
+        )
+
+    def round(self, options: str, seed: int) -> dict[str, int]:
+        """Mount, do everything at once, unmount; what each did how often.
+
+        The next round finds the files as this one leaves them, or fails.
+        """
+        end = f"{self.round_ms} {seed}"
+        toggles = shlex.join([*MTIME_OPTIONS * 2, *OTHER_OPTIONS])
+        jobs = {
+            "fsx0": f"fsx {MNT}/fsx0 /dev/shm/model0 {end}",
+            "fsx1": f"fsx {MNT}/fsx1 /dev/shm/model1 {self.round_ms} {seed + 1000}",
+            "churn": f"churn {MNT}/churn {end}",
+            "toggle": f"toggle {MNT} {end} {toggles}",
+            "mounts": f"mounts {SECOND} /dev/shm/second {end} {shlex.join(MTIME_OPTIONS)}",
+        }
+        fio = shlex.join(
+            [self.fio, "--name=eight", f"--directory={MNT}", "--numjobs=8", "--size=1M",
+             "--bs=4k", "--rw=randrw", "--fsync=4", "--verify=crc32c", "--randseed=7", "--thread",
+             "--time_based", f"--runtime={self.round_ms}ms", "--output-format=terse"]
+        )  # fmt: skip
+        out = self.fs.vm.run(
+            f"mkdir -p /dev/shm/second; mount -t ext4 -o {options or 'rw'} {self.fs.device} {MNT} "
+            "|| exit\npids=\n"
+            + "".join(
+                f"{self.program} {job} >/dev/shm/{name}.out & pids=\"$pids $!\"\n"
+                for name, job in jobs.items()
+            )
+            + f"{fio} >/dev/shm/fio.out & pids=\"$pids $!\"\n"
+            "status=0; for pid in $pids; do wait $pid || status=$?; done\n"
+            f"umount {MNT} || exit; [ $status = 0 ] || exit $status\n"
+            f"for device in {self.fs.device} {SECOND}; do e2fsck -fn $device || exit; done >&2\n"
+            f"cd /dev/shm; cat {' '.join(f'{name}.out' for name in jobs)}",
+            timeout_s=60 + self.round_ms / 100,
+        ).stdout  # fmt: skip
+        counts = [json.loads(line)["count"] for line in out.splitlines()]
+        return dict(zip(jobs, counts, strict=True))
+
+    def reload(self) -> None:
+        """Unload the pair, which frees all that it has, and load it again."""
+        self.fs.vm.load_filesystem(self.modules)
+
+
+def leaks(vm: Vm) -> str:
+    """What nobody refers to any more, as far as the kernel can tell."""
+    if vm.run(f"[ -f {KMEMLEAK} ]", check=False).status != 0:
+        return ""
+    # It looks at what is older than five seconds, and believes what it sees twice.
+    return vm.run(f"sleep 6; echo scan >{KMEMLEAK}; sleep 1; echo scan >{KMEMLEAK}; cat {KMEMLEAK}",
+                  timeout_s=300).stdout  # fmt: skip
+
+
+def stress_on(vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round_ms: int) -> Stress:
+    """Stress in this guest; `folder` is for the programs."""
+    fsops = vm.stage(str(compile_program("fsops", folder)))
+    fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
+    program = vm.stage(str(compile_program("stress", folder)))
+    if vm.run(f"[ -f {KMEMLEAK} ]", check=False).status == 0:
+        vm.run(f"echo clear >{KMEMLEAK}")
+    return Stress(fs, modules, program, vm.stage("fio"), round_ms)
+
+
+def check_rounds(stress: Stress, kind: str, mounts: list[str]) -> None:
+    mkfs, always = KINDS[kind]
+    stress.mkfs(mkfs)
+    for seed, options in enumerate(mounts):
+        counts = stress.round(",".join(filter(None, (always, options))), seed)
+        assert min(counts.values()) > 0, counts
+        stress.reload()
+    assert leaks(stress.fs.vm) == ""
+
+
+# Of Debian's kernel a sample will do: what goes wrong there is found by the other tests, too.
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_core(
+    vm: Vm, modules: ModuleSet, flashdev: Path, tmp_path: Path, tree: KernelTree, kind: str
+) -> None:
+    if not tree.variant and kind not in ("ordered", "fast_commit"):
+        pytest.skip("for a debug kernel")
+    round_ms, mounts = (2000, MOUNTS) if tree.variant else (500, MOUNTS[:2])
+    check_rounds(stress_on(vm, modules, flashdev, tmp_path, round_ms=round_ms), kind, mounts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_cores(
+    two_cores: Vm, modules: ModuleSet, flashdev: Path, tmp_path: Path, tree: KernelTree, kind: str
+) -> None:
+    if not tree.variant and kind != "ordered":
+        pytest.skip("for a debug kernel")
+    round_ms, mounts = (20000, MOUNTS) if tree.variant else (1500, MOUNTS[:2])
+    check_rounds(stress_on(two_cores, modules, flashdev, tmp_path, round_ms=round_ms), kind, mounts)
+
+
+# What each planted fault breaks: the debug kernel that has to report it, and how it does.
+PLANTED = {
+    "use-after-free": ("kasan", "BUG: KASAN: slab-use-after-free in"),
+    "sleep-in-atomic": ("kasan", "BUG: sleeping function called from invalid context"),
+    "lock-order": ("kasan", "WARNING: possible circular locking dependency detected"),
+    "leak": ("kasan", "kmemleak: 1 new suspected memory leaks"),
+    "data-race": ("kcsan", "BUG: KCSAN: data-race in jbd2_carrier_begin_flush"),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_fault_is_reported(
+    tree: KernelTree, flashdev: Path, tmp_path: Path, fault: str
+) -> None:
+    """In a guest of its own: after one report lockdep and KASAN say no more."""
+    variant, report = PLANTED[fault]
+    if tree.variant != variant:
+        pytest.skip(f"takes the {variant} kernel")
+    broken = build_modules(tree, fault=FAULTS / f"{fault}.patch")
+    with Vm(VmConfig(tree, cpus=2, real_time=True)) as guest:
+        stress = stress_on(guest, broken, flashdev, tmp_path, round_ms=4000)
+        stress.mkfs("")
+        stress.round("mtime_update=20,mtime_mode=defer", 1)
+        stress.reload()
+        leaks(guest)
+        assert report in "\n".join(check_kernel_log(guest.kernel_log()))
+
+
+def test_every_fault_is_looked_for() -> None:
+    assert {path.stem for path in FAULTS.glob("*.patch")} == set(PLANTED)
