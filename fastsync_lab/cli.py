@@ -35,8 +35,9 @@ from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
 from fastsync_lab.vm import Vm, VmConfig
-from fastsync_lab.waits import NAME as WAITS
-from fastsync_lab.waits import print_waits, run_waits, write_waits
+from fastsync_lab.waits.rows import NAME as WAITS
+from fastsync_lab.waits.run import run_waits
+from fastsync_lab.waits.summary import print_waits, write_waits
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
 

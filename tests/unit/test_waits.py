@@ -1,12 +1,15 @@
-"""waits.py without a guest: rows, scripts, figures, verdicts."""
+"""The experiment qasio without a guest: rows, scripts, figures, verdicts."""
 
 import json
 from typing import Any
 
 import pytest
 
-from fastsync_lab import waits
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.waits.cells import cell_script, cells_of, measure_cell, measure_fio, parse_waits
+from fastsync_lab.waits.figures import judge
+from fastsync_lab.waits.rows import load_rows, parse_rows
+from fastsync_lab.waits.summary import results_text
 
 ROWS = """
 title = "t"
@@ -69,7 +72,7 @@ def cell(scheduler: str, benchmark: str, max_ns: int, writer: float) -> dict[str
         "calls": {"fsync": call(max_ns)} if benchmark == "M1" else {},
         "elapsed_ns": 10**9,
         "writer_mib_s": writer,
-        "waits": waits.parse_waits(COUNTERS.format(1)),
+        "waits": parse_waits(COUNTERS.format(1)),
     }
     return {"scheduler": scheduler, "benchmark": benchmark, "repetitions": [repetition]}
 
@@ -96,7 +99,7 @@ def result(qasio_max_ns: int, qasio_writer: float) -> dict[str, Any]:
 
 
 def test_the_rows_of_the_experiment_are_sound() -> None:
-    full, quick = waits.load_rows(quick=False), waits.load_rows(quick=True)
+    full, quick = load_rows(quick=False), load_rows(quick=True)
     assert {benchmark.name for benchmark in full.benchmarks} >= {"M1", "M2", "M3", "M4", "M5"}
     assert [scheduler.name for scheduler in quick.schedulers] == ["mq-deadline", "bfq", "qasio"]
     assert len(quick.benchmarks) == 1
@@ -112,18 +115,18 @@ def test_the_rows_of_the_experiment_are_sound() -> None:
 )
 def test_unknown_names_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(FastsyncError, match=message):
-        waits.parse_rows(ROWS.replace(old, new), quick=False)
+        parse_rows(ROWS.replace(old, new), quick=False)
 
 
 def test_a_cells_script_sets_what_its_row_says() -> None:
-    rows = waits.parse_rows(ROWS, quick=False)
+    rows = parse_rows(ROWS, quick=False)
     deadline, off, _ = rows.schedulers
-    script = waits.cell_script(deadline, rows.benchmarks[0], 128, "/waitbench")
+    script = cell_script(deadline, rows.benchmarks[0], 128, "/waitbench")
     assert "echo mq-deadline >/sys/block" in script
     assert "echo 2000 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
     assert "echo 128 >/sys/block/${FASTSYNC_DEV##*/}/queue/nr_requests" in script
     assert "/waitbench $FASTSYNC_DEV M1 2 1 || exit" in script
-    script = waits.cell_script(off, rows.benchmarks[0], None, "/waitbench")
+    script = cell_script(off, rows.benchmarks[0], None, "/waitbench")
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/iosched/boost || exit" in script
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
     assert "echo 2048 >/sys/block/${FASTSYNC_DEV##*/}/queue/nr_requests" in script
@@ -142,26 +145,26 @@ def test_figures_of_a_cell() -> None:
         "result": json.dumps(bench),
         "queue": "nr_requests 128 wbt_lat_usec 0\n",
     }
-    measured = waits.measure_cell(parts)
+    measured = measure_cell(parts)
     assert measured["writer_mib_s"] == 3.0
     assert measured["waits"]["meta"]["boosted"] == 3
     assert measured["waits"]["meta"]["handle"] == 0
     assert (measured["nr_requests"], measured["wbt_lat_usec"]) == (128, 0)
     with pytest.raises(FastsyncError, match="waitbench printed no result"):
-        waits.measure_cell({**parts, "result": "waitbench: fsync: No space left on device\n"})
+        measure_cell({**parts, "result": "waitbench: fsync: No space left on device\n"})
 
 
 def test_the_matrix_is_run_under_the_schedulers_it_names() -> None:
-    rows = waits.parse_rows(ROWS, quick=False)
-    cells = waits.cells_of(rows, 128, "/waitbench", "/fio")
+    rows = parse_rows(ROWS, quick=False)
+    cells = cells_of(rows, 128, "/waitbench", "/fio")
     assert [cell.names["scheduler"] for cell in cells if "matrix" in cell.names] == [
         "mq-deadline",
         "qasio",
     ] * 2
     assert "/fio --name=matrix --filename=$FASTSYNC_DEV --rw=randread" in cells[-1].script
     assert "--iodepth=4" in cells[-1].script
-    quick = waits.parse_rows(ROWS, quick=True)
-    assert [cell.names for cell in waits.cells_of(quick, 128, "/waitbench", "/fio")] == [
+    quick = parse_rows(ROWS, quick=True)
+    assert [cell.names for cell in cells_of(quick, 128, "/waitbench", "/fio")] == [
         {"benchmark": "M1", "scheduler": "qasio"}
     ]
 
@@ -173,30 +176,30 @@ def test_figures_of_the_matrix() -> None:
         "after": "cpu  14 0 30 900 9 1 4 0 0 0\n",
         "result": "note: x\n" + json.dumps({"jobs": [job]}),
     }
-    measured = waits.measure_fio(parts)
+    measured = measure_fio(parts)
     assert measured == {"requests_per_s": 20.0, "cpu_ns_per_request": 16 * 10**7 / 40}
     with pytest.raises(FastsyncError, match="fio printed no result"):
-        waits.measure_fio({**parts, "result": "fio: no such device\n"})
+        measure_fio({**parts, "result": "fio: no such device\n"})
 
 
 def test_verdicts_compare_with_the_best_of_the_others_and_not_with_itself() -> None:
-    rows = waits.parse_rows(ROWS, quick=False)
-    found = waits.judge(rows, [result(4_000_000, 49.0)])
+    rows = parse_rows(ROWS, quick=False)
+    found = judge(rows, [result(4_000_000, 49.0)])
     assert [(v.name, round(v.figure, 3), v.passed) for v in found] == [
         ("M1 fsync", 0.4, True),
         ("M1", 0.98, True),
         ("BULK", 0.98, True),
         ("randread, depth 1", 0.99, True),
     ]
-    found = waits.judge(rows, [result(6_000_000, 40.0)])
+    found = judge(rows, [result(6_000_000, 40.0)])
     assert not any(verdict.passed for verdict in found)
     assert "(at most 0.5)" in str(found[0])
     assert "(at least 0.95)" in str(found[1])
 
 
 def test_the_results_show_every_line_and_what_is_short() -> None:
-    rows = waits.parse_rows(ROWS, quick=False)
-    text = waits.results_text([result(6_000_000, 49.0)], rows)
+    rows = parse_rows(ROWS, quick=False)
+    text = results_text([result(6_000_000, 49.0)], rows)
     assert "## Linux 6.12.117, emmc (one run each)" in text
     assert "| M1 | fsync | qasio | 0.00 | 0.00 | 0.00 | 6.00 | 1.00 | 49.0 |" in text
     assert "| randread, depth 1 | qasio | 990 | 20.00 |" in text

@@ -1,0 +1,142 @@
+"""Values of results that can be compared, and verdicts on those that are required."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from fastsync_lab.figures import kernel_of
+from fastsync_lab.required import Verdict
+from fastsync_lab.waits.rows import MATRIX_FIGURES, NAME, OTHERS, ROUND_FIGURES, Requirement, Rows
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One call (or none: the whole) of one benchmark under one scheduler; times in ms."""
+
+    device: str
+    benchmark: str
+    scheduler: str
+    call: str
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    elapsed_s: float
+    writer_mib_s: float
+
+    def figure(self, name: str) -> float:
+        """The value that a requirement asks for."""
+        return {
+            "max": self.max_ms,
+            "p99": self.p99_ms,
+            "elapsed": self.elapsed_s,
+            "writer": self.writer_mib_s,
+        }[name]
+
+
+def lines_of(result: Result) -> list[Line]:
+    """The medians of each benchmark cell's repetitions, a line for each call, in their order."""
+    lines = []
+    for cell in result["cells"]:
+        if "benchmark" not in cell:
+            continue
+        runs = cell["repetitions"]
+        for call in runs[0]["calls"] or [""]:
+            ms = {
+                key: median(run["calls"][call][f"{key}_ns"] for run in runs) / 1e6 if call else 0.0
+                for key in ("mean", "p50", "p99", "max")
+            }
+            lines.append(
+                Line(
+                    device=result["device"],
+                    benchmark=cell["benchmark"],
+                    scheduler=cell["scheduler"],
+                    call=call,
+                    mean_ms=ms["mean"],
+                    p50_ms=ms["p50"],
+                    p99_ms=ms["p99"],
+                    max_ms=ms["max"],
+                    elapsed_s=median(run["elapsed_ns"] for run in runs) / 1e9,
+                    writer_mib_s=median(run["writer_mib_s"] for run in runs),
+                )
+            )
+    return lines
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One value of one scheduler; what has the same name is compared."""
+
+    scheduler: str
+    name: str
+    benchmark: str
+    value: float
+
+
+def figures_of(result: Result, figure: str) -> list[Figure]:
+    """The values of a result that requirements on `figure` are about."""
+    if figure in MATRIX_FIGURES:
+        key = {"speed": "requests_per_s", "cpu": "cpu_ns_per_request"}[figure]
+        return [
+            Figure(
+                cell["scheduler"],
+                cell["matrix"],
+                cell["matrix"],
+                median(run[key] for run in cell["repetitions"]),
+            )
+            for cell in result["cells"]
+            if "matrix" in cell
+        ]
+    lines = lines_of(result)
+    if figure in ROUND_FIGURES:  # the same for each call
+        once = {(line.benchmark, line.scheduler): line for line in lines}.values()
+        return [Figure(x.scheduler, x.benchmark, x.benchmark, x.figure(figure)) for x in once]
+    return [
+        Figure(x.scheduler, f"{x.benchmark} {x.call}", x.benchmark, x.figure(figure))
+        for x in lines
+        if x.call
+    ]
+
+
+def base_of(requirement: Requirement, own: Figure, beside: Sequence[Figure]) -> float | None:
+    """What a figure is held against; None where it was not run."""
+    found = [
+        other.value
+        for other in beside
+        if other.name == own.name
+        and (
+            not other.scheduler.startswith(NAME)
+            if requirement.base == OTHERS
+            else other.scheduler == requirement.base
+        )
+    ]
+    return min(found) if found else None
+
+
+def judge(rows: Rows, results: Iterable[Result]) -> list[Verdict]:
+    """Every required figure that these results can show."""
+    found = []
+    for result in results:
+        for requirement in rows.required:
+            if requirement.devices and result["device"] not in requirement.devices:
+                continue
+            figures = figures_of(result, requirement.figure)
+            for own in figures:
+                wanted = not requirement.benchmarks or own.benchmark in requirement.benchmarks
+                base = base_of(requirement, own, figures)
+                if own.scheduler == NAME and wanted and base:
+                    found.append(
+                        Verdict(
+                            kernel_of(result),
+                            result["device"],
+                            own.name,
+                            f"{requirement.figure} over that of {requirement.base}",
+                            own.value / base,
+                            requirement.least,
+                            requirement.most,
+                        )
+                    )
+    return found
