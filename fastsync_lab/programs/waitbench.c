@@ -2,7 +2,7 @@
 /*
  * waitbench: how long file system calls take beside a bulk writer.
  *
- *	waitbench DEVICE BENCHMARK ROUNDS WINDOW_S
+ *	waitbench DEVICE BENCHMARK ROUNDS WINDOW_S [alone]
  *
  * In the current folder.  A second process writes files of BULK_MIB MiB,
  * buffered, 1 MiB a call, one after the other, and removes each when it has
@@ -25,7 +25,8 @@
  *   INSTALL	16 files of 4 to 64 KiB: creat under another name, write, fsync,
  *	close, rename
  *
- * With BULK instead, there are no rounds: the writer is alone.
+ * With BULK instead, there are no rounds: the writer is alone.  With "alone"
+ * there is no writer: what the rounds take on a device that is free.
  *
  * "On their way": by sync_file_range(), which sends them as write-back does.
  * The result is one JSON object: the latency of each call in ns, the time for
@@ -371,11 +372,12 @@ static void print_calls(void)
 int main(int argc, char **argv)
 {
 	int64_t start, done, end, before, after;
+	int alone = argc == 6 && !strcmp(argv[5], "alone");
 	size_t which = 0;
-	pid_t writer;
+	pid_t writer = 0;
 
-	if (argc != 5 || (rounds = atol(argv[3])) < 1 || atol(argv[4]) < 1) {
-		fprintf(stderr, "usage: waitbench DEVICE BENCHMARK ROUNDS WINDOW_S\n");
+	if (argc != 5 + alone || (rounds = atol(argv[3])) < 1 || atol(argv[4]) < 1) {
+		fprintf(stderr, "usage: waitbench DEVICE BENCHMARK ROUNDS WINDOW_S [alone]\n");
 		return 1;
 	}
 	while (strcmp(benchmarks[which].name, argv[2]))
@@ -393,10 +395,12 @@ int main(int argc, char **argv)
 	if (benchmarks[which].prepare)
 		benchmarks[which].prepare();
 
-	writer = fork();
-	need(writer >= 0, "fork");
-	if (!writer)
-		bulk();
+	if (!alone) {
+		writer = fork();
+		need(writer >= 0, "fork");
+		if (!writer)
+			bulk();
+	}
 	sleep_until(now_ns() + BULK_LEAD_S * NS_PER_S);
 
 	before = sectors_written(argv[1]);
@@ -407,9 +411,11 @@ int main(int argc, char **argv)
 	sleep_until(start + atol(argv[4]) * NS_PER_S);
 	end = now_ns();
 	after = sectors_written(argv[1]);
-	need(!kill(writer, 0) && waitpid(writer, NULL, WNOHANG) == 0, "the bulk writer");
-	kill(writer, SIGKILL);
-	waitpid(writer, NULL, 0);
+	if (!alone) {
+		need(!kill(writer, 0) && waitpid(writer, NULL, WNOHANG) == 0, "the bulk writer");
+		kill(writer, SIGKILL);
+		waitpid(writer, NULL, 0);
+	}
 
 	printf("{\"benchmark\": \"%s\", \"rounds\": %ld, \"elapsed_ns\": %" PRId64
 	       ", \"window_ns\": %" PRId64 ", \"written_bytes\": %" PRId64 ", \"calls\": {",

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import MKFS, MOUNT_POINT, SECTION
-from fastsync_lab.waits.rows import Benchmark, Rows, Scheduler
+from fastsync_lab.waits.rows import BULK, Benchmark, Rows, Scheduler
 
 REST_S = 6  # longer than jbd2's periodic commit
 WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
@@ -46,8 +46,8 @@ def cell_script(
         f"sync; echo 3 >/proc/sys/vm/drop_caches; sleep {REST_S}",
         f'echo "{SECTION}before"; cat {WAITS}',
         f'echo "{SECTION}result"',
-        f"{waitbench} $FASTSYNC_DEV {benchmark.name} {benchmark.rounds} {benchmark.window_s} "
-        "|| exit",
+        f"{waitbench} $FASTSYNC_DEV {benchmark.name} {benchmark.rounds} {benchmark.window_s}"
+        f"{'' if scheduler.writer else ' alone'} || exit",
         f'echo "{SECTION}after"; cat {WAITS}',
         f'echo "{SECTION}queue"; echo nr_requests $(<{QUEUE}/nr_requests) '
         f"wbt_lat_usec $(<{QUEUE}/wbt_lat_usec)",
@@ -158,6 +158,7 @@ def cells_of(rows: Rows, nr_requests: int | None, waitbench: str, fio: str) -> l
         )
         for benchmark in rows.benchmarks
         for scheduler in rows.schedulers
+        if scheduler.writer or benchmark.name != BULK
     ]
     matrix = rows.matrix
     return cells + [

@@ -1,13 +1,13 @@
 """Values of results that can be compared, and verdicts on those that are required."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from fastsync_lab.figures import kernel_of
 from fastsync_lab.required import Verdict
-from fastsync_lab.waits.rows import MATRIX_FIGURES, NAME, OTHERS, ROUND_FIGURES, Requirement, Rows
+from fastsync_lab.waits.rows import MATRIX_FIGURES, NAME, OTHERS, ROUND_FIGURES, Rows
 
 Result = Mapping[str, Any]
 
@@ -101,19 +101,17 @@ def figures_of(result: Result, figure: str) -> list[Figure]:
     ]
 
 
-def base_of(requirement: Requirement, own: Figure, beside: Sequence[Figure]) -> float | None:
-    """What a figure is held against; None where it was not run."""
-    found = [
-        other.value
-        for other in beside
-        if other.name == own.name
-        and (
-            not other.scheduler.startswith(NAME)
-            if requirement.base == OTHERS
-            else other.scheduler == requirement.base
-        )
-    ]
-    return min(found) if found else None
+def schedulers_of(base: str, rows: Rows) -> set[str]:
+    """The names of those that a requirement's base stands for."""
+    if base != OTHERS:
+        return {base}
+    return {one.name for one in rows.schedulers if one.writer and one.scheduler != NAME}
+
+
+def least(schedulers: Collection[str], own: Figure, beside: Sequence[Figure]) -> float | None:
+    """The least figure of the same name of one of these; None where there is none."""
+    found = [x.value for x in beside if x.name == own.name and x.scheduler in schedulers]
+    return min(found, default=None)
 
 
 def judge(rows: Rows, results: Iterable[Result]) -> list[Verdict]:
@@ -124,9 +122,10 @@ def judge(rows: Rows, results: Iterable[Result]) -> list[Verdict]:
             if requirement.devices and result["device"] not in requirement.devices:
                 continue
             figures = figures_of(result, requirement.figure)
+            schedulers = schedulers_of(requirement.base, rows)
             for own in figures:
                 wanted = not requirement.benchmarks or own.benchmark in requirement.benchmarks
-                base = base_of(requirement, own, figures)
+                base = least(schedulers, own, figures)
                 if own.scheduler == NAME and wanted and base:
                     found.append(
                         Verdict(

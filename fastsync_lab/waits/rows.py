@@ -9,6 +9,7 @@ from fastsync_lab.errors import FastsyncError
 
 NAME = "qasio"
 OTHERS = "others"
+BULK = "BULK"  # the benchmark that is the writer alone
 CALL_FIGURES = ("max", "p99")
 ROUND_FIGURES = ("elapsed", "writer")
 MATRIX_FIGURES = ("speed", "cpu")
@@ -17,11 +18,15 @@ FIGURES = (*CALL_FIGURES, *ROUND_FIGURES, *MATRIX_FIGURES)
 
 @dataclass(frozen=True)
 class Scheduler:
-    """An I/O scheduler and its settings; `nr_requests` where it is not what others have."""
+    """An I/O scheduler and its settings; `nr_requests` where it is not what others have.
+
+    Without `writer` the calls have the device for themselves: what no scheduler can be better than.
+    """
 
     name: str
     scheduler: str
     wbt: bool = False
+    writer: bool = True
     nr_requests: int | None = None
     tunables: Mapping[str, int] = field(default_factory=dict)
 

@@ -39,6 +39,10 @@ tunables = { boost = 0 }
 [[scheduler]]
 name = "qasio"
 scheduler = "qasio"
+[[scheduler]]
+name = "no writer"
+scheduler = "mq-deadline"
+writer = false
 [[benchmark]]
 name = "M1"
 rounds = 2
@@ -87,6 +91,7 @@ def result(qasio_max_ns: int, qasio_writer: float) -> dict[str, Any]:
         "device": "emmc",
         "environment": {"debian_version": "6.12.117-1~deb12u1"},
         "cells": [
+            cell("no writer", "M1", 100_000, 0.0),
             cell("mq-deadline", "M1", 10_000_000, 50.0),
             cell("qasio, boost off", "M1", 1_000_000, 50.0),
             cell("qasio", "M1", qasio_max_ns, qasio_writer),
@@ -120,7 +125,7 @@ def test_unknown_names_are_refused(old: str, new: str, message: str) -> None:
 
 def test_a_cells_script_sets_what_its_row_says() -> None:
     rows = parse_rows(ROWS, quick=False)
-    deadline, off, _ = rows.schedulers
+    deadline, off, _, alone = rows.schedulers
     script = cell_script(deadline, rows.benchmarks[0], 128, "/waitbench")
     assert "echo mq-deadline >/sys/block" in script
     assert "echo 2000 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
@@ -130,6 +135,8 @@ def test_a_cells_script_sets_what_its_row_says() -> None:
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/iosched/boost || exit" in script
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
     assert "echo 2048 >/sys/block/${FASTSYNC_DEV##*/}/queue/nr_requests" in script
+    script = cell_script(alone, rows.benchmarks[0], None, "/waitbench")
+    assert "/waitbench $FASTSYNC_DEV M1 2 1 alone || exit" in script
 
 
 def test_figures_of_a_cell() -> None:
@@ -161,6 +168,8 @@ def test_the_matrix_is_run_under_the_schedulers_it_names() -> None:
         "mq-deadline",
         "qasio",
     ] * 2
+    assert {"benchmark": "BULK", "scheduler": "qasio"} in [cell.names for cell in cells]
+    assert {"benchmark": "BULK", "scheduler": "no writer"} not in [cell.names for cell in cells]
     assert "/fio --name=matrix --filename=$FASTSYNC_DEV --rw=randread" in cells[-1].script
     assert "--iodepth=4" in cells[-1].script
     quick = parse_rows(ROWS, quick=True)
