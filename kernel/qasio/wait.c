@@ -216,33 +216,29 @@ static bool qasio_is_write_call(int nr)
 	}
 }
 
+/* Why a task waits for a folio, for whose buffers nobody asked. */
 static void qasio_tell_why(struct qasio_wait *wait)
 {
-	struct address_space *mapping = wait->mapping;
 	int nr;
 
-	wait->type = QASIO_SYNC;
-	if (mapping && mapping->host)
-		wait->mixed = mapping->host->i_sb->s_magic == F2FS_SUPER_MAGIC;
-	if (mapping && mapping->host && S_ISBLK(mapping->host->i_mode)) {
-		wait->type = QASIO_META;
-	} else if (!(current->flags & (PF_KTHREAD | PF_MEMALLOC))) {
-		nr = syscall_get_nr(current, current_pt_regs());
-		/* Below 0: not in a system call but in a page fault. */
-		if (current->flags & PF_IO_WORKER || nr < 0 ||
-		    qasio_is_write_call(nr))
-			wait->type = QASIO_DATA;
-		else
-			wait->whole_file = true;
-	}
+	if (current->flags & (PF_KTHREAD | PF_MEMALLOC))
+		return;
+	nr = syscall_get_nr(current, current_pt_regs());
+	/* Below 0: not in a system call but in a page fault. */
+	if (current->flags & PF_IO_WORKER || nr < 0 || qasio_is_write_call(nr))
+		wait->type = QASIO_DATA;
+	else
+		wait->whole_file = true;
 }
 
 static void qasio_waits_for(struct address_space *mapping, struct page *page,
-			    unsigned int offset, size_t len)
+			    unsigned int offset, size_t len,
+			    enum qasio_type type)
 {
 	struct qasio_wait wait = {
 		.mapping = mapping,
 		.start = page_to_phys(page) + offset,
+		.type = type,
 		.ioprio = get_current_ioprio(),
 		.until = jiffies + QASIO_WAIT_LIFE,
 	};
@@ -250,7 +246,10 @@ static void qasio_waits_for(struct address_space *mapping, struct page *page,
 	unsigned int slot;
 
 	wait.end = wait.start + len;
-	qasio_tell_why(&wait);
+	if (mapping && mapping->host)
+		wait.mixed = mapping->host->i_sb->s_magic == F2FS_SUPER_MAGIC;
+	if (type != QASIO_META)
+		qasio_tell_why(&wait);
 	counters = &qasio_counters[wait.type];
 	atomic64_inc(&counters->waits);
 	if (current->journal_info)
@@ -268,7 +267,7 @@ static void qasio_folio_waits(void *data, struct folio *folio,
 {
 	if (qasio_in_use())
 		qasio_waits_for(mapping, folio_page(folio, 0), 0,
-				folio_size(folio));
+				folio_size(folio), QASIO_SYNC);
 }
 
 static int qasio_buffer_waits(struct kprobe *probe, struct pt_regs *regs)
@@ -278,7 +277,7 @@ static int qasio_buffer_waits(struct kprobe *probe, struct pt_regs *regs)
 
 	if (qasio_in_use() && buffer_locked(bh) && buffer_uptodate(bh))
 		qasio_waits_for(folio_mapping(bh->b_folio), bh->b_page,
-				bh_offset(bh), bh->b_size);
+				bh_offset(bh), bh->b_size, QASIO_META);
 	return 0;
 }
 

@@ -43,6 +43,7 @@ SLOW_DEVICE = replace(
     queue_depth=32,
 )
 CAPACITY_MIB = 64
+LARGE_MIB = 512  # XFS takes no less than 300
 REQUEST_MS = 50  # of 512 KiB
 BACKLOG = "backlog:8"
 BACKLOG_MS = 800
@@ -276,6 +277,54 @@ def test_switching_and_unloading_under_load(sched: Scheduled, qasio_ko: Path) ->
         assert "in use" in done.stdout
     sched.vm.run("kill $(cat /run/load); sleep 2; sync")
     assert "async 0\nin_flight 0\nwaited_for 0\n" in sched.vm.run(f"cat {STATE}").stdout
+
+
+@pytest.fixture
+def large_device(vm: Vm, slow_device: GuestFs, flashdev: Path, qasio_ko: Path) -> Iterator[GuestFs]:
+    vm.load_device(SLOW_DEVICE, flashdev, capacity_mib=LARGE_MIB)
+    vm.run(f"insmod {qasio_ko} && echo qasio >{QUEUE}/scheduler")
+    yield slow_device
+    vm.run(f"echo none >{QUEUE}/scheduler && rmmod qasio")
+    vm.load_device(SLOW_DEVICE, flashdev, capacity_mib=CAPACITY_MIB)
+
+
+def check_fsync_passes_the_backlog(sched: Scheduled, file: str) -> None:
+    words = ("open", BACKLOG, "overwrite:4096", "writeback")
+    for boost in (1, 0):
+        sched.vm.run(f"dd if=/dev/zero of={file} bs=64k count=1 conv=notrunc,fsync status=none; "
+                     "sync; sleep 1")  # fmt: skip
+        sched.tune("boost", boost)
+        before = sched.waits()
+        took_ms = sched.timed_ms(*words, call="fsync", file=file)
+        gained = sched.gained("sync", before)
+        assert (took_ms < BACKLOG_MS / 2) == bool(boost), (boost, took_ms, gained)
+        assert (gained["boosted"] + gained["late"] > 0) == bool(boost), (boost, took_ms, gained)
+
+
+@pytest.mark.parametrize("kind", ["xfs", "btrfs", "f2fs"])
+def test_other_file_systems(large_device: GuestFs, kind: str) -> None:
+    vm = large_device.vm
+    vm.run(f"mkfs.{kind} -q -f /dev/flash0 && modprobe {kind} && mount -t {kind} /dev/flash0 {MNT}")
+    try:
+        check_fsync_passes_the_backlog(Scheduled(large_device), FILE)
+    finally:
+        vm.run(f"umount {MNT}; wipefs -qa /dev/flash0")
+
+
+def test_a_device_without_a_file_system(large_device: GuestFs) -> None:
+    vm = large_device.vm
+    mib = 2048  # in sectors
+    vm.run(
+        f"addpart /dev/flash0 1 0 {mib} && addpart /dev/flash0 2 {mib} {16 * mib} && "
+        "ln -s /dev/flash0p1 /run/raw && ln -s /dev/flash0p2 /run/raw.backlog"
+    )
+    # Who closes a device last waits for all that was written to it.
+    vm.run("tail -f /dev/null </run/raw.backlog & echo $! >/run/holder")
+    try:
+        check_fsync_passes_the_backlog(Scheduled(large_device), "/run/raw")
+    finally:
+        vm.run("kill $(cat /run/holder); rm /run/raw*; sleep 1; "
+               "delpart /dev/flash0 1; delpart /dev/flash0 2")  # fmt: skip
 
 
 def build_blind(tree: KernelTree) -> Path:
