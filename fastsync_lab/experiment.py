@@ -491,11 +491,7 @@ class Guest:
         beside = any(workload.neighbour for workload in job.experiment.workloads)
         shim = "/run/fastsync/statwrite.so"
         bench = setting.programs.sqlbench
-        # Not only the timed programs: starting one from the 9p root takes 0.2 s of the host's time.
-        tools = {tool: vm.stage(tool) for tool in TOOLS}
-        tools |= dict.fromkeys(APPLETS, vm.stage("busybox"))
-        links = "".join(f"ln -sf {path} {name}\n" for name, path in tools.items())
-        vm.run(f"cd /run/fastsync/bin || exit\n{links}")
+        vm.put_in_memory(TOOLS, applets=APPLETS)
         vm.run(f"cp {str(setting.programs.statwrite)!r} {shim}")
         self._paths = GuestPaths(
             fio=vm.stage("fio") if "fio" in kinds else "",

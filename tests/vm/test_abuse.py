@@ -4,6 +4,7 @@ import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -308,6 +309,7 @@ LOOPS = {
     "stores": ["mwrite", "msync", "read", "stat", "sleep:400", "owrite", "sleep:1000"],
 }  # fmt: skip
 COUNTED = re.compile(r"^(ext4_\w+|jbd2_\w+)\s+(\d+)", re.M)
+LIMITS = {"tasks": 2, "used": 4096, "SUnreclaim": 1024}  # the latter in KiB
 
 
 def endure(fs: GuestFs, seconds: int) -> None:
@@ -329,33 +331,41 @@ def endure(fs: GuestFs, seconds: int) -> None:
 
 
 def usage(fs: GuestFs) -> dict[str, int]:
-    """Objects alive in the slabs of ext4 and jbd2, tasks, KiB of memory in use."""
+    """Objects alive in the slabs of ext4 and jbd2, tasks, and KiB of memory by use."""
     fs.vm.run(f"rm -f {MNT}/grow; sync; echo 3 >/proc/sys/vm/drop_caches; sleep 1; "
               "echo 3 >/proc/sys/vm/drop_caches; sleep 1")  # fmt: skip
-    text = fs.vm.run("cat /proc/slabinfo; grep -E 'MemFree|SUnreclaim' /proc/meminfo").stdout
+    text = fs.vm.run("cat /proc/slabinfo /proc/meminfo; grep count: /proc/zoneinfo").stdout
     found = {name: int(count) for name, count in COUNTED.findall(text)}
+    memory = {name: int(kib) for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", text, re.M)}
+    assert found and "SUnreclaim" in memory
+    # The CPU keeps free pages of its own, now more, now fewer.
+    at_hand = 4 * sum(map(int, re.findall(r"count: (\d+)", text)))
+    memory["used"] = memory["MemTotal"] - memory["MemFree"] - at_hand
     # Kernel workers come and go.
     tasks = fs.vm.run("cat /proc/[0-9]*/task/*/comm 2>/dev/null | grep -cv ^kworker").stdout
-    free = re.search(r"MemFree:\s+(\d+)", text)
-    slab = re.search(r"SUnreclaim:\s+(\d+)", text)
-    assert free and slab and found
-    return found | {"tasks": int(tasks), "used": -int(free[1]), "slab": int(slab[1])}
+    return found | memory | {"tasks": int(tasks)}
 
 
 @pytest.mark.parametrize("seconds", [240, pytest.param(3600, marks=pytest.mark.long)])
 def test_nothing_grows(fs: GuestFs, seconds: int) -> None:
-    """A mixed load with options that toggle: after the first eighth nothing grows.
+    """A mixed load with options that toggle: nothing grows again and again.
 
-    The device has all its memory before, or it would take some for each block that is new to it.
+    What leaks does so in each half. What is taken once, and kept, does not count; the device has
+    all its memory before, or it would take some for each block that is new to it.
     """
     fs.vm.run(f"head -c {CAPACITY_MIB}M /dev/zero >{fs.device}")
+    found = []
     with fs.mounted("commit=5", mkfs="-E lazy_itable_init=0,lazy_journal_init=0,nodiscard"):
         fs.vm.run(f"for f in f {' '.join(LOOPS)}; do head -c 65536 /dev/zero >{MNT}/$f; done")
-        endure(fs, seconds // 8)
-        before = usage(fs)
-        fs.vm.run(f"head -c 65536 /dev/zero >{MNT}/grow")
-        endure(fs, seconds * 7 // 8)
-        after = usage(fs)
-    grown = {name: after.get(name, 0) - before[name] for name in before}
-    assert grown["tasks"] <= 2 and grown["used"] < 4096 and grown["slab"] < 1024, grown
-    assert all(more <= 64 for name, more in grown.items() if name not in ("used", "slab")), grown
+        for part in (8, 2, 2):
+            fs.vm.run(f"head -c 65536 /dev/zero >{MNT}/grow")
+            endure(fs, seconds // part)
+            found.append(usage(fs))
+    grown = [
+        {name: after.get(name, 0) - before[name] for name in before}
+        for before, after in pairwise(found)
+    ]
+    lasting = {name: min(part[name] for part in grown) for name in grown[0]}
+    objects = {name: 64 for name in lasting if name.startswith(("ext4_", "jbd2_"))}
+    too_much = {n: lasting[n] for n, most in (objects | LIMITS).items() if lasting[n] > most}
+    assert not too_much, f"{too_much}, of {grown}"
