@@ -562,6 +562,16 @@ def prepare(kernel: str, report: Report, *, fault: Path | None = None) -> Builds
 
 
 @contextmanager
+def _one_thread() -> Iterator[ThreadPoolExecutor]:
+    """A thread for judging; what it has not begun is dropped when the run is interrupted."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
 def explorer(
     builds: Builds, programs: Collection[str] = (), *, report: Report = silent
 ) -> Iterator[Explorer]:
@@ -571,7 +581,7 @@ def explorer(
     report(f"booting {builds.tree.release}")
     with (
         tempfile.TemporaryDirectory(prefix="fastsync-crash-", dir=memory_dir()) as work,
-        ThreadPoolExecutor(1) as pool,
+        _one_thread() as pool,
         Vm(VmConfig(builds.tree), out_dir=crash_dir()) as vm,
     ):
         yield Explorer(Guest(vm, builds.flashdev), builds, Path(work), pool, report)
