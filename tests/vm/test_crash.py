@@ -33,7 +33,6 @@ PLANTED = (
     ("fsync-without-flush", Case("mariadb-fsync", "defer", "ordered"), "was committed, what is"),
     ("size-not-committed", Case("append", "defer", "ordered"), "size is"),
     ("carried-record-too-early", Case("overwrite", "defer", "ordered"), "mount failed"),
-    ("fast-commit-of-others", Case("threads", "truncate", "fast_commit"), "bytes"),
 )
 PLANTED_STATES = 60
 
