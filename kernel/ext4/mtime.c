@@ -74,6 +74,9 @@
  *     "logged", and the commit of its tid turns it into "durable". That also
  *     tells what a fast commit, which leaves its transaction running, has made
  *     durable: without it truncate would repeat the fast commit at each fsync.
+ *   - A fast commit counts if it began after the fsync did. Stock ext4 is
+ *     content with one that was under way, which may hold neither the inode nor
+ *     a flush for the data. With the option off it is left at that.
  *   - An inode read from disk has no durable stamps, and attr_tid of the
  *     running transaction: it commits once.
  *   - Journalled data moves i_datasync_tid alone; in stock ext4 the stamp that
@@ -744,30 +747,31 @@ static void ext4_mtime_choose(struct ext4_mtime_inode *mi, unsigned int policy,
 	}
 }
 
-/**
- * ext4_mtime_begin_sync - choose the transaction that fsync has to commit
- * @inode: the file, its data written and waited for
- * @datasync: fdatasync(2)
- * @sync: the choice; to be handed to ext4_mtime_end_sync()
- *
- * Context: journalled file system.
+/*
+ * A fast commit under way may have begun before this fsync's data and inode
+ * were there, yet ext4_fc_commit() would wait for it and take it for the one
+ * that was asked for.  Whichever is found once it has ended began later.
  */
-void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
-			   struct ext4_mtime_sync *sync)
+static void ext4_mtime_outwait_fast_commit(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	atomic_t *done = &EXT4_SB(sb)->s_fc_subtid;
+	int before = atomic_read(done);
+
+	wait_event(journal->j_fc_wait,
+		   !(READ_ONCE(journal->j_flags) & JBD2_FAST_COMMIT_ONGOING) ||
+		   atomic_read(done) != before);
+}
+
+/* An fsync, in which stamps count as far as @policy says. */
+static void ext4_mtime_choose_for(struct inode *inode, unsigned int policy,
+				  struct ext4_mtime_sync *sync)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
 	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
-	unsigned int policy = ext4_mtime_policy(inode);
+	bool skipped = READ_ONCE(mi->skipped);
 	tid_t all_tid, attr_tid;
-	bool skipped;
 
-	sync->carry = false;
-	sync->tracked = false;
-	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
-	if (likely(!policy) || datasync)
-		return;
-
-	skipped = READ_ONCE(mi->skipped);
 	if (skipped)
 		WRITE_ONCE(mi->skipped, false);
 
@@ -787,6 +791,33 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 	if (ext4_mtime_committed(inode, sync->tid) &&
 	    (skipped || !ext4_mtime_committed(inode, all_tid)))
 		percpu_counter_inc(&EXT4_SB(inode->i_sb)->s_mtime.commits_avoided);
+}
+
+/**
+ * ext4_mtime_begin_sync - choose the transaction that fsync has to commit
+ * @inode: the file, its data written and waited for
+ * @datasync: fdatasync(2)
+ * @sync: the choice; to be handed to ext4_mtime_end_sync()
+ *
+ * Context: journalled file system. Process context, may sleep.
+ */
+void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
+			   struct ext4_mtime_sync *sync)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+	unsigned int policy = ext4_mtime_policy(inode);
+
+	sync->carry = false;
+	sync->tracked = false;
+	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
+	if (likely(!policy))
+		return;
+
+	if (!datasync)
+		ext4_mtime_choose_for(inode, policy, sync);
+	if (test_opt2(inode->i_sb, JOURNAL_FAST_COMMIT) &&
+	    !ext4_mtime_committed(inode, sync->tid))
+		ext4_mtime_outwait_fast_commit(inode->i_sb);
 }
 
 static void ext4_mtime_start_carried(struct inode *inode, tid_t tid)

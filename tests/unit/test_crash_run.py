@@ -7,7 +7,7 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
-from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, write_sparse
+from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, Verdict, write_sparse
 from fastsync_lab.crash.guest import parse_found, plan
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.states import State
@@ -20,7 +20,7 @@ FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "b
 
 
 def outcome(case: Case = CASE, *failures: Failure) -> Outcome:
-    return Outcome(case, 40, 30, 200, 60, 900, 3, 12.5, list(failures))
+    return Outcome(case, 40, 30, 200, 60, 900, 3, 2, 12.5, list(failures))
 
 
 def test_plan_applies_each_event_once() -> None:
@@ -151,18 +151,32 @@ def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
     text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
-    assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 6 | 25 |" in text
+    assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
     assert "modes defer, off" in text and "fast_commit" not in text
 
 
-def test_fast_commits_of_the_control_stand_beside_ours(
+def test_what_stock_makes_of_fast_commits_stands_beside_ours(
     keeper_of: ModuleSet, tree: KernelTree
 ) -> None:
-    outcomes = [outcome(Case("mmap", mode, "fast_commit")) for mode in ("defer", "stock")]
+    modes = ("defer", "stock", "off")
+    outcomes = [outcome(Case("mmap", mode, "fast_commit")) for mode in modes]
     request = Request(tuple(one.case for one in outcomes))
     text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
-    assert "| mmap | 40 | 30 | 200 | 60 | 0 | 3 | 12 |" in text
-    assert "| defer | 260 | 0 | 3 |" in text and "| stock | 260 | 0 | 3 |" in text
+    assert "| mmap | 40 | 30 | 200 | 60 | 0 | 12 |" in text
+    assert all(f"| {mode} | 260 | 0 | 2 | 3 |" in text for mode in modes)
+
+
+def test_wrong_numbers_of_blocks_are_told_from_all_else() -> None:
+    blocks = (
+        "after recovery by the kernel, e2fsck -fn: Inode 13, i_blocks is 32, should be 40.  Fix? no"
+    )
+    warning = (
+        "after recovery by the kernel, e2fsck -fn: x: *** WARNING: Filesystem still has errors ***"
+    )
+    assert Verdict((), (blocks, warning), ()).blocks_wrong
+    assert not Verdict((), (), ()).blocks_wrong
+    assert not Verdict((), (warning,), ()).blocks_wrong
+    assert not Verdict((), (blocks, "Inode 14 has illegal blocks"), ()).blocks_wrong
 
 
 def test_block_is_replaced() -> None:
