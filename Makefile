@@ -1,8 +1,9 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
-APT_PACKAGES := bc binutils bison bubblewrap busybox-static ca-certificates debian-archive-keyring \
-	dmsetup e2fsprogs file fio flex gcc gcc-12 kmod libc6-dev libelf-dev libmariadb-dev make \
-	mariadb-server-core mmdebstrap patch perl python3-venv qemu-system-x86 sparse uidmap xz-utils
+APT_PACKAGES := bc binutils bison btrfs-progs bubblewrap busybox-static ca-certificates \
+	debian-archive-keyring dmsetup e2fsprogs f2fs-tools file fio flex gcc gcc-12 kmod libc6-dev \
+	libelf-dev libmariadb-dev make mariadb-server-core mmdebstrap patch perl python3-venv \
+	qemu-system-x86 sparse uidmap xfsprogs xz-utils
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python

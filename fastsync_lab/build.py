@@ -242,25 +242,54 @@ def build_modules(
 
 def build_flashdev(tree: KernelTree, *, report: Report = silent) -> Path:
     """Build the device model kernel/flashdev/ as flashdev.ko, beside the pair that is ours."""
-    origin = repo_root() / "kernel" / "flashdev"
-    if not (origin / "flashdev.c").is_file():
-        raise FastsyncError(f"no device model: {origin}/flashdev.c is missing")
+    return build_own_module("flashdev", tree, report)
+
+
+def build_qasio(tree: KernelTree, *, report: Report = silent) -> Path:
+    """Build the I/O scheduler kernel/qasio/ as qasio.ko, beside it.
+
+    Raises UsageError for a kernel that it is not for.
+    """
+    if "qasio" not in own_modules(tree):
+        known = [name for name, series in load_series().items() if series.qasio]
+        raise UsageError(f"qasio is not for Linux {tree.series}, only for {', '.join(known)}")
+    return build_own_module("qasio", tree, report)
+
+
+def own_modules(tree: KernelTree) -> list[str]:
+    """The folders of kernel/ that are modules of their own and that this kernel can have."""
+    return ["flashdev", *(["qasio"] if load_series()[tree.series].qasio else [])]
+
+
+def own_module_variables(tree: KernelTree) -> list[str]:
+    """What the modules that are wholly ours want from make."""
+    return [f"QASIO_BLOCK={tree.source_dir / 'block'}", "KCFLAGS=-Werror"]
+
+
+def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
+    """Build kernel/<name>/, a module that is wholly ours, beside the pair that is ours.
+
+    Raises FastsyncError when its sources are missing or do not compile.
+    """
+    origin = repo_root() / "kernel" / name
+    if not (origin / "Makefile").is_file():
+        raise FastsyncError(f"no module {name}: {origin}/Makefile is missing")
     target = products_dir(tree)
-    module = target / "flashdev.ko"
-    stamp = target / "flashdev.stamp"
+    module = target / f"{name}.ko"
+    stamp = target / f"{name}.stamp"
     with locked(target / "lock"):
         wanted = fingerprint(tree, sorted(file for file in origin.glob("*") if file.is_file()))
         if module.is_file() and stamp.is_file() and stamp.read_text() == wanted:
             return module
         stamp.unlink(missing_ok=True)
         system = kbuild(tree, report)
-        report(f"building flashdev for {tree.release}")
-        folder = target / "flashdev"
+        report(f"building {name} for {tree.release}")
+        folder = target / name
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(origin, folder)
-        log = target / "flashdev.log"
+        log = target / f"{name}.log"
         log.write_text("")
-        make_module(system, folder, log, "KCFLAGS=-Werror")
-        publish(system, folder / "flashdev.ko", module)
+        make_module(system, folder, log, *own_module_variables(tree))
+        publish(system, folder / f"{name}.ko", module)
         stamp.write_text(wanted)
     return module

@@ -11,7 +11,13 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.build import build_flashdev, build_modules, check_glue
+from fastsync_lab.build import (
+    build_flashdev,
+    build_modules,
+    build_own_module,
+    check_glue,
+    own_modules,
+)
 from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
@@ -29,6 +35,9 @@ from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
 from fastsync_lab.vm import Vm, VmConfig
+from fastsync_lab.waits.rows import NAME as WAITS
+from fastsync_lab.waits.run import run_waits
+from fastsync_lab.waits.summary import print_waits, write_waits
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
 
@@ -89,8 +98,9 @@ def build(
 ) -> None:
     """Fetch a stock Debian kernel into the cache and build jbd2.ko and ext4.ko for it.
 
-    The result is build/SERIES/ (build/SERIES-stock/ with --stock, build/SERIES-kasan/ and
-    build/SERIES-kcsan/ with --debug). Nothing is installed.
+    So are the lab's device model and, where it can be had, the I/O scheduler qasio. The result is
+    build/SERIES/ (build/SERIES-stock/ with --stock, build/SERIES-kasan/ and build/SERIES-kcsan/
+    with --debug). Nothing is installed.
     """
     check_kernel(kernel, stock=stock)
     with progress() as report:
@@ -108,8 +118,8 @@ def build(
 def products(tree: KernelTree, stock: bool, report: Report) -> list[Path]:
     """Build all modules for a kernel."""
     modules = build_modules(tree, stock=stock, report=report)
-    flashdev = [] if stock else [build_flashdev(tree, report=report)]
-    return [modules.jbd2, modules.ext4, *flashdev]
+    own = [] if stock else [build_own_module(name, tree, report) for name in own_modules(tree)]
+    return [modules.jbd2, modules.ext4, *own]
 
 
 def shown(path: Path) -> Path:
@@ -184,7 +194,7 @@ def vm(
 @app.command(epilog=EXIT_CODES)
 def run(
     experiments: Annotated[
-        list[str], typer.Argument(help=f"Out of: {', '.join(experiment_names())}.")
+        list[str], typer.Argument(help=f"Out of: {', '.join([*experiment_names(), WAITS])}.")
     ],
     quick: Annotated[
         bool, typer.Option("--quick/--full", help="Few repetitions, or all that the README has.")
@@ -199,8 +209,15 @@ def run(
 ) -> None:
     """Run experiments in the virtual machine, print a table, keep JSON under results/."""
     check_kernel(kernel, stock=False)
-    check_names("experiment", experiments, experiment_names())
+    check_names("experiment", experiments, [*experiment_names(), WAITS])
     check_names("device profile", device or [], profile_names())
+    if WAITS in experiments:
+        if len(experiments) > 1 or json or plot:
+            raise UsageError(f"{WAITS} is run alone, without --json and --plot")
+        with progress() as report:
+            found = run_waits(quick=quick, kernel=kernel, devices=device or None, report=report)
+        print_waits(found)
+        return
     with progress() as report:
         paths = run_experiments(
             experiments,
@@ -298,10 +315,11 @@ def faults(
 
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
-    """Draw the plots, write the README's figures and docs/results.md from what is in results/."""
+    """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
     write_report()
     write_crash()
     write_faults()
+    write_waits()
 
 
 @app.command(epilog=EXIT_CODES)

@@ -341,10 +341,14 @@ def describe(setting: Setting, profile: DeviceProfile) -> dict[str, Any]:
     }
 
 
-def cell_key(environment: Mapping[str, Any], workload: Workload, variant: Variant) -> str:
+def key_of(*inputs: object) -> str:
     """A hash of all that goes into a cell."""
-    inputs = [FORMAT, environment, asdict(workload), asdict(variant)]
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([FORMAT, *inputs], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def cell_key(environment: Mapping[str, Any], workload: Workload, variant: Variant) -> str:
+    """The hash of a cell of these experiments."""
+    return key_of(environment, asdict(workload), asdict(variant))
 
 
 def write_atomically(path: Path, value: Mapping[str, Any]) -> None:

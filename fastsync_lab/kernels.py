@@ -23,6 +23,14 @@ from fastsync_lab.shell import last_lines, run
 
 SOURCE_MEMBERS = (
     "Makefile",
+    "block/blk-crypto-internal.h",
+    "block/blk-mq-debugfs.h",
+    "block/blk-mq-sched.h",
+    "block/blk-mq.h",
+    "block/blk-stat.h",
+    "block/blk-wbt.h",
+    "block/blk.h",
+    "block/elevator.h",
     "fs/ext4",
     "fs/jbd2",
     "scripts/checkpatch.pl",
@@ -42,6 +50,7 @@ class Series:
     packages: tuple[str, ...]
     named_by: str | None = None
     chroot: Recipe | None = None
+    qasio: bool = False
 
     def names(self, debian_version: str, more: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         """The release and the packages that belong to a version of the source package.
@@ -109,6 +118,7 @@ def parse_series(name: str, table: Mapping[str, Any], recipes: Mapping[str, Reci
         packages=tuple(table["packages"]),
         named_by=table.get("named_by"),
         chroot=recipes[table["chroot"]] if "chroot" in table else None,
+        qasio=table.get("qasio", False),
     )
 
 
@@ -227,13 +237,18 @@ def tree_at(root: Path, series: Series, debian_version: str, release: str) -> Ke
 
 
 def cached_trees(series: Series) -> dict[str, KernelTree]:
-    """The whole kernels of a series in the cache, by Debian version."""
+    """The whole kernels of a series in the cache, by Debian version.
+
+    One that was unpacked when less of the source was wanted is not whole.
+    """
     trees = {}
     for file in sorted(kernels_dir().glob("*/tree.json")):
         note = json.loads(file.read_text())
         version = note["debian_version"]
         if note.get("series") == series.name:
-            trees[version] = tree_at(file.parent, series, version, note["release"])
+            tree = tree_at(file.parent, series, version, note["release"])
+            if all((tree.source_dir / member).exists() for member in SOURCE_MEMBERS):
+                trees[version] = tree
     return trees
 
 
@@ -291,7 +306,7 @@ def unpack(debs: Sequence[Path], tree: KernelTree, root: Path, report: Report) -
         run(["dpkg-deb", "-x", str(deb), str(root)])
     source = tree.source_dir.name
     archive = root / "usr" / "src" / f"{source}.tar.xz"
-    report(f"unpacking {archive.name}: fs/ext4, fs/jbd2 and checkpatch")
+    report(f"unpacking {archive.name}: fs/ext4, fs/jbd2, headers of block/ and checkpatch")
     members = [f"{source}/{member}" for member in SOURCE_MEMBERS]
     run(["tar", "-C", str(root), "--use-compress-program=xz -T0", "-xf", str(archive), *members])
     archive.unlink()

@@ -12,6 +12,8 @@ from fastsync_lab.build import (
     glue_patches,
     kbuild,
     overlay_files,
+    own_module_variables,
+    own_modules,
 )
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree, fetch_kernel, load_series, version_key
@@ -51,6 +53,8 @@ def checkpatch_options(file: Path) -> list[str]:
         return ["--no-signoff", "--ignore", "CAMELCASE", str(file)]
     if file.stem.endswith("compat"):  # the one place where code may ask for the kernel's version
         return ["--ignore", "LINUX_VERSION_CODE,CONSTANT_COMPARISON", "--file", str(file)]
+    if file.stem.endswith("_trace"):  # laid out as the kernel's own
+        return ["--ignore", "OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT", "--file", str(file)]
     return ["--file", str(file)]
 
 
@@ -65,7 +69,7 @@ def compile_strictly(system: Kbuild, folder: Path, sources: list[Path]) -> list[
     objects = [f"{file.stem}.o" for file in sources if file.suffix == ".c"]
     if not objects:
         return []
-    done = system.make(folder, "W=1", *SPARSE, *objects)
+    done = system.make(folder, "W=1", *SPARSE, *own_module_variables(system.tree), *objects)
     log = done.stdout + done.stderr
     complaints = own_complaints(log, {file.name for file in sources})
     errors = [line for line in log.splitlines() if ": error: " in line]  # sparse's status is 0
@@ -80,10 +84,12 @@ def compile_for(tree: KernelTree) -> list[str]:
     work = build_dir() / f"{tree.series}-lint"
     shutil.rmtree(work, ignore_errors=True)
     assemble(tree, work, stock=False)
-    flashdev = repo_root() / "kernel" / "flashdev"
-    shutil.copytree(flashdev, work / "flashdev")
     system = kbuild(tree, silent)
-    said = compile_strictly(system, work / "flashdev", sorted(flashdev.glob("*.[ch]")))
+    said = []
+    for name in own_modules(tree):
+        origin = repo_root() / "kernel" / name
+        shutil.copytree(origin, work / name)
+        said += compile_strictly(system, work / name, sorted(origin.glob("*.[ch]")))
     for filesystem in FILESYSTEMS:
         said += compile_strictly(system, work / "fs" / filesystem, overlay_files(filesystem))
     return [f"{tree.series}: {line}" for line in said]

@@ -602,7 +602,8 @@ def write_report() -> None:
     paths = [path for path in paths if not path.name.endswith(".partial.json")]
     if not paths:
         raise FastsyncError("results/ holds no full result; try `./fastsync run --full overwrite`")
-    results = in_order(load_result(path) for path in paths)
+    loaded = (load_result(path) for path in paths)
+    results = in_order(r for r in loaded if r["experiment"] in experiment_names())
     readme = repo_root() / "README.md"
     text = replace_block(readme.read_text(), FIGURES, readme_text(results))
     for name in dict.fromkeys(plot_file(result) for result in results):

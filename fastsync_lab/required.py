@@ -88,7 +88,9 @@ class Verdict:
 
     def __str__(self) -> str:
         state = "pass " if self.passed else "SHORT"
-        need = f"at least {self.least:g}" + (f", at most {self.most:g}" if self.most else "")
+        needs = [f"at least {self.least:g}"] if self.least or not self.most else []
+        needs += [f"at most {self.most:g}"] if self.most else []
+        need = ", ".join(needs)
         return (
             f"{state} {self.figure:.4f} ({need}) {self.kernel}, {self.device}, {self.name}: "
             f"{self.what}"

@@ -162,9 +162,17 @@ def statwrite_command(output: Path) -> list[str]:
     return ["gcc", "-O2", "-fPIC", "-shared", source, "-ldl", "-o", str(output)]
 
 
-def neighbour_command(output: Path) -> list[str]:
-    """The compiler's command for the neighbour, static."""
-    return ["gcc", "-O2", "-static", str(programs_source() / "neighbour.c"), "-o", str(output)]
+def plain_command(name: str, output: Path) -> list[str]:
+    """The compiler's command for a program that is one file, static."""
+    return ["gcc", "-O2", "-static", str(programs_source() / f"{name}.c"), "-o", str(output)]
+
+
+def build_waitbench() -> Path:
+    """Build the benchmarks of the experiment qasio; FastsyncError when the compiler fails."""
+    output = build_dir() / "programs" / "waitbench"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    _build_one(output, plain_command("waitbench", output))
+    return output
 
 
 def build_programs() -> Programs:
@@ -178,7 +186,7 @@ def build_programs() -> Programs:
     bench = {call: folder / f"sqlbench-{call}" for call in SYNC_CALLS}
     shim, neighbour = folder / "statwrite.so", folder / "neighbour"
     jobs = [(bench[call], sqlbench_command(call, sqlite, bench[call])) for call in SYNC_CALLS]
-    jobs += [(shim, statwrite_command(shim)), (neighbour, neighbour_command(neighbour))]
+    jobs += [(shim, statwrite_command(shim)), (neighbour, plain_command("neighbour", neighbour))]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda job: _build_one(*job), jobs))
     return Programs(bench, shim, neighbour)

@@ -177,3 +177,10 @@ def test_glue_of_this_tree_is_well_formed(series: str) -> None:
         touched = re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
         assert touched, patch
         assert all(name.startswith(("fs/ext4/", "fs/jbd2/")) for name in touched), patch
+
+
+def test_a_kernel_that_qasio_is_not_for_is_refused(tmp_path: Path) -> None:
+    tree = tree_at(tmp_path, find_series("6.1"), "6.1.192-2", "6.1.0-56-amd64")
+    assert build.own_modules(tree) == ["flashdev"]
+    with pytest.raises(UsageError, match=r"^qasio is not for Linux 6\.1, only for 6\.12, 7\.2$"):
+        build.build_qasio(tree)

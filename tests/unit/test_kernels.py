@@ -175,6 +175,14 @@ def test_offer_states_the_checksum_of_every_package(monkeypatch: pytest.MonkeyPa
 # --- the cache
 
 
+def unpack_sources(tree: KernelTree) -> None:
+    """All that is wanted of a kernel's source, empty."""
+    for member in kernels.SOURCE_MEMBERS:
+        path = tree.source_dir / member
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
 def test_cached_kernel_is_used_without_asking_apt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +196,7 @@ def test_cached_kernel_is_used_without_asking_apt(
         root = kernels.kernels_dir() / kernels.folder_name(version)
         root.mkdir(parents=True)
         tree = kernels.tree_at(root, kernels.find_series(series), version, release)
+        unpack_sources(tree)
         kernels.note_tree(root, tree)
         assert json.loads((root / "tree.json").read_text())["release"] == release
     assert kernels.fetch_kernel("6.12").release == "6.12.117+deb12-amd64"
@@ -216,6 +225,18 @@ def test_half_unpacked_kernel_is_not_taken_for_whole(fetched: list[str]) -> None
     (kernels.kernels_dir() / "6.12.117-1+deb12u1.half" / "boot").mkdir(parents=True)
     kernels.fetch_kernel("6.12")
     assert fetched == ["6.12.117-1~deb12u1"]
+
+
+def test_kernel_with_too_few_sources_is_not_taken_for_whole(fetched: list[str]) -> None:
+    version = "6.12.117-1~deb12u1"
+    root = kernels.kernels_dir() / kernels.folder_name(version)
+    tree = kernels.tree_at(root, kernels.find_series("6.12"), version, "6.12.117+deb12-amd64")
+    unpack_sources(tree)
+    kernels.note_tree(root, tree)
+    assert kernels.fetch_kernel("6.12") == tree
+    (tree.source_dir / "block" / "elevator.h").unlink()
+    kernels.fetch_kernel("6.12")
+    assert fetched == [version]
 
 
 def test_version_that_debian_does_not_serve(fetched: list[str]) -> None:

@@ -44,6 +44,7 @@ def test_what_cannot_be_checked_is_no_clean_bill(
         ("mtime.c", ["--file"]),
         ("compat.h", ["LINUX_VERSION_CODE,CONSTANT_COMPARISON", "--file"]),
         ("mtime_compat.h", ["LINUX_VERSION_CODE,CONSTANT_COMPARISON", "--file"]),
+        ("qasio_trace.h", ["OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT", "--file"]),
         ("0001-x.patch", ["--no-signoff", "CAMELCASE"]),
     ],
 )

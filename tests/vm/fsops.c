@@ -13,6 +13,15 @@
  *                               "nowait" and JSON: how many did, how many would
  *                               have blocked
  *   fsync fdatasync msync sync syncfs
+ *   writeback backlog:MIB       send FILE to the device as write-back does, and
+ *                               return; the same with MIB MiB, newly written, of
+ *                               FILE.backlog
+ *   writebackmeta               the same with the metadata on $FASTSYNC_DEV
+ *   pages:COUNT                 overwrite the first COUNT pages and send each
+ *   direct:MS                   a child writes 64 KiB to FILE.direct, O_DIRECT,
+ *                               again and again, for MS ms; it is waited for at
+ *                               the end
+ *   later:MS,OP                 a child does OP, MS ms later; waited for as well
  *   sleep:MS align:MS           wait; wait for the start of the next interval
  *   utimens:SEC,NSEC            set mtime, leave atime
  *   utimensnow                  set both to the time of day
@@ -60,6 +69,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -259,6 +269,77 @@ static void op_fsync(char *arg) { need(!fsync(fd), "fsync"); }
 static void op_fdatasync(char *arg) { need(!fdatasync(fd), "fdatasync"); }
 static void op_sync(char *arg) { sync(); }
 static void op_syncfs(char *arg) { need(!syncfs(fd), "syncfs"); }
+static void send(int file)
+{
+	need(!sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE), "sync_file_range");
+}
+
+static void op_writeback(char *arg) { send(fd); }
+
+static void op_writebackmeta(char *arg)
+{
+	int device = open(getenv("FASTSYNC_DEV"), O_RDONLY);
+
+	need(device >= 0, "open the device");
+	send(device);
+	close(device);
+}
+
+static void op_backlog(char *arg)
+{
+	char name[PATH_MAX];
+	int backlog;
+
+	snprintf(name, sizeof(name), "%s.backlog", path);
+	backlog = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+	need(backlog >= 0, name);
+	for (long left = atol(arg) << 20; left; left -= BLOCK)
+		need(write(backlog, block, BLOCK) == BLOCK, name);
+	send(backlog);
+	close(backlog);
+}
+
+static void op_pages(char *arg)
+{
+	for (int i = 0; i < atoi(arg); i++) {
+		need(pwrite(fd, block, BLOCK, i * BLOCK) == BLOCK, "pwrite");
+		need(!sync_file_range(fd, i * BLOCK, BLOCK, SYNC_FILE_RANGE_WRITE),
+		     "sync_file_range");
+	}
+}
+
+static void op_direct(char *arg)
+{
+	const size_t size = 16 * BLOCK;
+	long long until = clock_ns(CLOCK_MONOTONIC) + atoll(arg) * NS_PER_MS;
+	char *buffer, name[PATH_MAX];
+	int file;
+
+	if (fork())
+		return;
+	snprintf(name, sizeof(name), "%s.direct", path);
+	file = open(name, O_WRONLY | O_CREAT | O_DIRECT, 0644);
+	buffer = aligned_alloc(BLOCK, size);
+	need(file >= 0 && buffer, name);
+	memset(buffer, 'd', size);
+	while (clock_ns(CLOCK_MONOTONIC) < until)
+		need(pwrite(file, buffer, size, 0) == (ssize_t)size, name);
+	_exit(0);
+}
+
+static void perform(char *word);
+
+static void op_later(char *arg)
+{
+	char *word = strchr(arg, ',') + 1;
+
+	if (fork())
+		return;
+	sleep_ns(atoll(arg) * NS_PER_MS);
+	perform(word);
+	_exit(0);
+}
+
 static void op_sleep(char *arg) { sleep_ns(atoll(arg) * NS_PER_MS); }
 
 static void op_align(char *arg)
@@ -473,6 +554,8 @@ static const struct {
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
+	OP(writeback), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
+	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
 	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown),
@@ -515,6 +598,8 @@ static void perform(char *word)
 
 int main(int argc, char **argv)
 {
+	int status;
+
 	if (argc < 3)
 		errx(2, "usage: fsops FILE OP...");
 	path = argv[1];
@@ -524,5 +609,8 @@ int main(int argc, char **argv)
 		memset(block, 'a' + i % 26, BLOCK);
 		perform(argv[i]);
 	}
+	while (wait(&status) > 0)
+		if (status)
+			errx(1, "a child failed");
 	return 0;
 }
