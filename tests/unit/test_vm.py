@@ -21,6 +21,8 @@ CLEAN_LOG = """\
 [   14.0] EXT4-fs: mtime_update=1001: allowed are 1 to 1000 ms
 [   14.5] Warning: unable to open an initial console.
 [   15.0] EXT4-fs (flash0): unmounting filesystem 3f1d.
+[  352.433918] EXT4-fs warning (device flash0): ext4_convert_unwritten_extents_endio:38: \
+Inode (13) finished: extent
 """
 BAD_LINES = [
     "[    9.1] WARNING: CPU: 0 PID: 1 at fs/ext4/inode.c:1 ext4_x+0x1/0x2 [ext4]",

@@ -21,6 +21,9 @@ from tests.vm.guestfs import MNT, GuestFs
 
 FAULTS = repo_root() / "tests" / "faults" / "debug"
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
+# How many accesses KCSAN lets pass before it watches one, and for how long, in us, it does.
+KCSAN = "/sys/module/kcsan/parameters"
+KCSAN_SKIPS, KCSAN_WATCHES_US = 100, 200
 SECOND = "/dev/ram0"
 
 # name: (mkfs options, mount options)
@@ -117,8 +120,11 @@ def stress_on(vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round
     fsops = vm.stage(str(compile_program("fsops", folder)))
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
     program = vm.stage(str(compile_program("stress", folder)))
-    if vm.run(f"[ -f {KMEMLEAK} ]", check=False).status == 0:
-        vm.run(f"echo clear >{KMEMLEAK}")
+    vm.run(
+        f"[ ! -f {KMEMLEAK} ] || echo clear >{KMEMLEAK}\n"
+        f"[ ! -d {KCSAN} ] || {{ echo {KCSAN_SKIPS} >{KCSAN}/skip_watch && "
+        f"echo {KCSAN_WATCHES_US} >{KCSAN}/udelay_task; }}"
+    )
     return Stress(fs, modules, program, vm.stage("fio"), round_ms)
 
 
