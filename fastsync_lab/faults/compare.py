@@ -6,6 +6,9 @@ there are fewer requests. There the same must have come of a request of the same
 1. during the same call, or else
 2. during another call of that sort in any of the workloads, or else,
 3. if nobody waited for it, while stock ext4's commit thread was at work by itself.
+
+A device that stays dead fails the rest of a call's requests, too: which of them was the first does
+not matter for 1 and 2 there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,6 +152,11 @@ def _unattended(result: Result, fault: Fault) -> bool:
     return result.call(fault.op) in (*IDLE, UNMOUNT)
 
 
+def _kind(result: Result, fault: Fault) -> str:
+    """What of a call's requests must be the same on stock."""
+    return "any" if result.case.dead else fault.kind
+
+
 def _loose(kind: str) -> str:
     """A carried commit has the flushes of syncs."""
     return SYNC_FLUSH if kind == COMMIT_FLUSH else kind
@@ -163,10 +171,11 @@ class Stock:
         self._unattended: dict[str, set[Reaction]] = {}
         for result in results:
             for fault in result.faults:
-                place = result.case.workload, fault.op, fault.kind
+                kind = _kind(result, fault)
+                place = result.case.workload, fault.op, kind
                 self._calls.setdefault(place, set()).add(fault.effect)
                 how = reaction(result, fault)
-                sort = fault.kind, sort_of(result.call(fault.op))
+                sort = kind, sort_of(result.call(fault.op))
                 self._sorts.setdefault(sort, set()).add(how)
                 if fault.kind == COMMIT_FLUSH:  # one request may be the flush of a sync as well
                     self._sorts.setdefault((SYNC_FLUSH, sort[1]), set()).add(how)
@@ -177,8 +186,9 @@ class Stock:
         """Which rule a fault in our modules is in accord with."""
         how = reaction(result, fault)
         call = result.call(fault.op)
-        place = result.case.workload, fault.op, fault.kind
-        sort = self._sorts.get((fault.kind, sort_of(call)), set())
+        kind = _kind(result, fault)
+        place = result.case.workload, fault.op, kind
+        sort = self._sorts.get((kind, sort_of(call)), set())
         alone = self._unattended.get(_loose(fault.kind), set())
         if fault.effect in self._calls.get(place, set()):
             rule = SAME_CALL

@@ -133,6 +133,22 @@ def test_off_is_identical_or_different() -> None:
     assert len(compare([STOCK, result("off", STOCK.faults[0], other)])[1]) == 1
 
 
+def test_on_a_dead_device_the_first_request_of_a_call_may_be_another() -> None:
+    fault = Fault(1, SYNC_FLUSH, 1, DOWN)
+    assert compare([STOCK, result("defer", fault)])[0][0].rule == ""
+    stock, ours, worse = (
+        Result(Case("overwrite", mode, "remount-ro", True), CALLS, faults)
+        for mode, faults in (
+            ("stock", [Fault(1, DATA, 1, DOWN)]),
+            ("defer", [fault]),
+            ("truncate", [Fault(1, SYNC_FLUSH, 1, LATER)]),
+        )
+    )
+    verdicts, differences = compare([stock, ours, worse])
+    assert [verdict.rule for verdict in verdicts] == [SAME_CALL, ""]
+    assert len(differences) == 1
+
+
 def test_variants_are_not_mixed() -> None:
     dead = Result(Case("overwrite", "defer", "remount-ro", True), CALLS, [STOCK.faults[0]])
     assert len(compare([STOCK, dead])[1]) == 1
