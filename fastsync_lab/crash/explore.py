@@ -58,7 +58,8 @@ E2FSCK_CANNOT_REPLAY = ("fast_commit",)
 # When the kernel replays fast commits it counts an inode's blocks anew, and not that of its xattrs.
 BLOCKS_WRONG = re.compile(r"Inode \d+, i_blocks is \d+, should be \d+\.  Fix\? no")
 BATCH = 40
-SECOND_SHARE = 20  # of so many states one is cut again while it is recovered
+SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
+SECOND_MOST = 20  # but of a case no more than this: each takes seconds
 SECOND_STATES = 6
 PAGE = 4096
 MUCH_LATER_S = 4102444800  # the year 2100
@@ -400,7 +401,7 @@ class Explorer:
         self._check(outcome, judge, recording, states)
         failed = {failure.state for failure in outcome.failures}
         sound = [state for state in states if state.id not in failed]
-        again = _spread(sound, max(1, len(states) // SECOND_SHARE))
+        again = _spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
         for number, state in enumerate(again):
             self.report(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}")
             second = self._second(recording, state)
