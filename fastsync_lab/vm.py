@@ -420,8 +420,12 @@ class Vm:
     def put_in_memory(self, programs: Iterable[str] = (), *, applets: Iterable[str] = ()) -> None:
         """Have scripts call these programs from the guest's memory, and these of busybox.
 
-        From the host's files a program takes as long to start as a short test.
+        From the host's files a program takes as long to start as a short test. Raises
+        FastsyncError for what there is not.
         """
+        applets = list(applets)
+        if unknown := set(applets).difference(run(["busybox", "--list"]).stdout.split()):
+            raise FastsyncError(f"busybox has no {', '.join(sorted(unknown))}")
         paths = {Path(program).name: self.stage(program) for program in programs}
         paths |= dict.fromkeys(applets, f"{GUEST_HOME}/busybox")
         links = [f"ln -sfn {path} {GUEST_HOME}/bin/{name}" for name, path in paths.items()]
