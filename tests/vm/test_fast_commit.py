@@ -42,9 +42,10 @@ def test_a_fast_commit_that_began_before_does_not_flush_what_came_after(
     with slow.mounted(options, mkfs="-O fast_commit"):
         slow.vm.run(f"dd if=/dev/zero of={MNT}/other bs=4k count=1 status=none")
         slow.prepare()
+        later_ms = 20 + FLUSH_MS * 3 // 2
         out = slow.vm.run(
-            f"{slow.fsops_path} {MNT}/other open sleep:20 write fsync & "
-            f"{slow.fsops_path} {FILE} open write sleep:{20 + FLUSH_MS * 3 // 2} io fsync io; wait"
+            f"{slow.fsops_path} {MNT}/other open align:4000 sleep:20 write fsync & "
+            f"{slow.fsops_path} {FILE} open align:4000 write sleep:{later_ms} io fsync io; wait"
         ).stdout
         before, after = (json.loads(line.split(" ", 1)[1]) for line in out.splitlines())
     assert after["flushes"] - before["flushes"] == (0 if mode == "off" else 1)
