@@ -38,7 +38,7 @@ from fastsync_lab.measure import (
 from fastsync_lab.paths import results_dir
 from fastsync_lab.required import Requirement
 from fastsync_lab.shell import run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig, check_kernel_log, models_cpu
 from fastsync_lab.workload import (
     SQLITE_VERSION,
     SYNC_CALLS,
@@ -322,7 +322,6 @@ def describe(setting: Setting, profile: DeviceProfile) -> dict[str, Any]:
         for name, pair in setting.modules.items()
         for path in (pair.jbd2, pair.ext4)
     }
-    million = 1000 / 2**setting.icount_shift
     return {
         "kernel_release": setting.tree.release,
         "debian_version": setting.tree.debian_version,
@@ -336,7 +335,7 @@ def describe(setting: Setting, profile: DeviceProfile) -> dict[str, Any]:
         "memory_mib": MEMORY_MIB,
         "cpus": 1,
         "icount_shift": setting.icount_shift,
-        "models_cpu": f"{million:g} million instructions a second, one core",
+        "models_cpu": models_cpu(setting.icount_shift),
         "mkfs": MKFS,
     }
 

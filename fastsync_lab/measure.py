@@ -366,15 +366,25 @@ class Latency:
         }
 
 
+def fio_job(text: str) -> dict[str, Any]:
+    """The one job of fio's JSON, behind whatever it warned of.
+
+    Raises FastsyncError when the job failed; ValueError, KeyError, IndexError or TypeError when it
+    is no such JSON.
+    """
+    job: dict[str, Any] = json.loads(text[text.index("{") :])["jobs"][0]
+    if job["error"]:
+        raise FastsyncError(f"fio's job failed with error {job['error']}")
+    return job
+
+
 def parse_fio(text: str) -> Latency:
     """Writes a second, and the latency of the sync call after each, from fio's JSON (one job).
 
     Raises FastsyncError when it is no such JSON or the job failed.
     """
     try:
-        job = json.loads(text[text.index("{") :])["jobs"][0]
-        if job["error"]:
-            raise FastsyncError(f"fio's job failed with error {job['error']}")
+        job = fio_job(text)
         write, sync = job["write"], job["sync"]["lat_ns"]
         percentile = sync["percentile"]
         return Latency(

@@ -72,6 +72,11 @@ class VmConfig:
         return DEBUG_KERNEL_SLOWNESS if self.tree.variant else 1.0
 
 
+def models_cpu(icount_shift: int) -> str:
+    """The processor in virtual time, in words."""
+    return f"{1000 / 2**icount_shift:g} million instructions a second, one core"
+
+
 @dataclass(frozen=True)
 class GuestResult:
     """A finished script: its exit status and what it printed."""

@@ -9,6 +9,7 @@ import hashlib
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +172,7 @@ def build_waitbench() -> Path:
     """Build the benchmarks of the experiment qasio; FastsyncError when the compiler fails."""
     output = build_dir() / "programs" / "waitbench"
     output.parent.mkdir(parents=True, exist_ok=True)
-    _build_one(output, plain_command("waitbench", output))
+    compile_changed(output, plain_command("waitbench", output))
     return output
 
 
@@ -188,20 +189,21 @@ def build_programs() -> Programs:
     jobs = [(bench[call], sqlbench_command(call, sqlite, bench[call])) for call in SYNC_CALLS]
     jobs += [(shim, statwrite_command(shim)), (neighbour, plain_command("neighbour", neighbour))]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda job: _build_one(*job), jobs))
+        list(pool.map(lambda job: compile_changed(*job), jobs))
     return Programs(bench, shim, neighbour)
 
 
-def _build_one(output: Path, command: list[str]) -> None:
-    sources = b"".join(
-        Path(word).read_bytes() for word in command if word.endswith(".c") and "/" in word
-    )
-    want = hashlib.sha256(repr(command).encode() + sources).hexdigest()
+def compile_changed(output: Path, command: Sequence[str]) -> None:
+    """Run a compiler's command, unless its output is there, of the same sources and headers."""
+    digest = hashlib.sha256(repr(command).encode())
+    named = [Path(word) for word in command if word.endswith(".c") and "/" in word]
+    for file in (*named, *sorted(programs_source().glob("*.h"))):
+        digest.update(file.read_bytes())
     stamp = output.with_suffix(output.suffix + ".stamp")
-    if output.exists() and stamp.exists() and stamp.read_text() == want:
+    if output.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
         return
     run(command, timeout_s=300)
-    stamp.write_text(want)
+    stamp.write_text(digest.hexdigest())
 
 
 # --- bash for the guest ------------------------------------------------------------------------
@@ -234,6 +236,19 @@ def prepare_script(workload: Workload, guest: "GuestPaths") -> str:
     )
 
 
+# Of every run of fio: the same requests in the same order, timed by the guest's clock, as JSON.
+FIO_ARGUMENTS = (
+    "--time_based",
+    "--thread",
+    "--norandommap",
+    "--randrepeat=1",
+    "--clocksource=clock_gettime",
+    "--disk_util=0",
+    "--eta=never",
+    "--output-format=json",
+)
+
+
 def fio_arguments(workload: Workload, sync_call: str) -> list[str]:
     """fio's arguments; the file is in the current folder."""
     return [
@@ -244,16 +259,9 @@ def fio_arguments(workload: Workload, sync_call: str) -> list[str]:
         f"--bs={BLOCK_KIB}k",
         "--ioengine=psync",
         f"--{sync_call}=1",
-        "--time_based",
         f"--runtime={workload.seconds}s",
-        "--thread",
         "--fallocate=none",
-        "--norandommap",
-        "--randrepeat=1",
-        "--clocksource=clock_gettime",
-        "--disk_util=0",
-        "--eta=never",
-        "--output-format=json",
+        *FIO_ARGUMENTS,
     ]
 
 

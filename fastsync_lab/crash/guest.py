@@ -5,7 +5,6 @@ data device is /dev/flash0 below dm-log-writes while a workload is recorded, and
 file in the guest's memory while states are recovered.
 """
 
-import hashlib
 import json
 import shlex
 from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +23,7 @@ from fastsync_lab.device import load_profile
 from fastsync_lab.paths import build_dir
 from fastsync_lab.shell import run
 from fastsync_lab.vm import Vm
-from fastsync_lab.workload import SQLITE_FLAGS, fetch_sqlite, programs_source
+from fastsync_lab.workload import SQLITE_FLAGS, compile_changed, fetch_sqlite, programs_source
 
 JOURNAL_MIB = 4
 # e2fsck 1.47.0 replays nothing once the last block of the fast-commit area has been used: it takes
@@ -44,7 +43,7 @@ def build_programs(names: Collection[str]) -> None:
     Raises FastsyncError when the compiler fails.
     """
     source = programs_source()
-    flags = ["-O2", "-Wall", "-Wextra", f"-I{source}"]
+    flags = ["-O2", "-Wall", "-Wextra"]
     jobs = {
         name: [*flags, "-static", "-pthread", str(source / f"{name}.c")]
         for name in ("crashops", "crashcheck")
@@ -62,21 +61,13 @@ def build_programs(names: Collection[str]) -> None:
         list(pool.map(lambda name: _compile(built_program(name), jobs[name]), jobs))
 
 
+def _compile(program: Path, arguments: Sequence[str]) -> None:
+    compile_changed(program, ["gcc", *arguments, "-o", str(program)])
+
+
 def built_program(name: str) -> Path:
     """Where a program lies on the host, once it is built."""
     return build_dir() / "programs" / name
-
-
-def _compile(program: Path, arguments: Sequence[str]) -> None:
-    digest = hashlib.sha256(repr(arguments).encode())
-    for file in (*arguments, str(programs_source() / "dmmark.h")):
-        if file.startswith("/") and file.endswith((".c", ".h")):
-            digest.update(Path(file).read_bytes())
-    stamp = program.with_suffix(".stamp")
-    if program.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
-        return
-    run(["gcc", *arguments, "-o", str(program)], timeout_s=300)
-    stamp.write_text(digest.hexdigest())
 
 
 def make_base(path: Path, size_mib: int, *, fast_commit: bool = False, extended: str = "") -> None:

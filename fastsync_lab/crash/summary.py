@@ -1,6 +1,6 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,20 +85,28 @@ def failure_lines(outcome: Outcome) -> list[str]:
     ]
 
 
-COLUMNS = ("operations", "cuts", "states", "cut again", "failures", "seconds")
-FAST_COMMIT_COLUMNS = ("states", "failures", "blocks wrong", "e2fsck wrong")
+# The titles, and what is added up of each case.
+COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
+    "operations": lambda one: one.operations,
+    "cuts": lambda one: one.cuts,
+    "states": lambda one: one.states,
+    "cut again": lambda one: one.second_states,
+    "failures": lambda one: len(one.failures),
+    "seconds": lambda one: one.seconds,
+}
+FAST_COMMIT_COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
+    "states": lambda one: one.states + one.second_states,
+    "failures": lambda one: len(one.failures),
+    "blocks wrong": lambda one: one.blocks_wrong,
+    "e2fsck wrong": lambda one: one.e2fsck_wrong,
+}
 
 
-def numbers(outcomes: Sequence[Outcome]) -> list[str]:
+def numbers(
+    outcomes: Sequence[Outcome], columns: Mapping[str, Callable[[Outcome], float]] = COLUMNS
+) -> list[str]:
     """The columns' values for some cases together."""
-    return [
-        f"{sum(one.operations for one in outcomes):,}",
-        f"{sum(one.cuts for one in outcomes):,}",
-        f"{sum(one.states for one in outcomes):,}",
-        f"{sum(one.second_states for one in outcomes):,}",
-        f"{sum(len(one.failures) for one in outcomes):,}",
-        f"{sum(one.seconds for one in outcomes):,.0f}",
-    ]
+    return [f"{sum(map(value, outcomes)):,.0f}" for value in columns.values()]
 
 
 def print_outcomes(outcomes: Sequence[Outcome]) -> None:
@@ -157,17 +165,8 @@ def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
     ]
     for mode in sorted({outcome.case.mode for outcome in fast}):
         mine = [outcome for outcome in fast if outcome.case.mode == mode]
-        lines.append(f"| {mode} | {' | '.join(_fast_commit_numbers(mine))} |")
+        lines.append(f"| {mode} | {' | '.join(numbers(mine, FAST_COMMIT_COLUMNS))} |")
     return lines
-
-
-def _fast_commit_numbers(outcomes: Sequence[Outcome]) -> list[str]:
-    return [
-        f"{sum(one.states + one.second_states for one in outcomes):,}",
-        f"{sum(len(one.failures) for one in outcomes):,}",
-        f"{sum(one.blocks_wrong for one in outcomes):,}",
-        f"{sum(one.e2fsck_wrong for one in outcomes):,}",
-    ]
 
 
 def sentence(result: Mapping[str, Any]) -> str:

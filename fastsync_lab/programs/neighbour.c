@@ -23,10 +23,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S 1000000000LL
+#include "clock.h"
 
 static volatile sig_atomic_t ended;
 
@@ -40,21 +39,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "neighbour: %s: %s\n", what, strerror(errno));
 	exit(1);
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
-static void sleep_until(int64_t ns)
-{
-	struct timespec t = { .tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S };
-
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
 static int open_file(const char *path)

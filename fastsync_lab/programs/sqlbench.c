@@ -20,9 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "sqlite3.h"
 
 #if HAVE_FDATASYNC
@@ -50,14 +50,6 @@ static void check(sqlite3 *db, int status, const char *what)
 static void run(sqlite3 *db, const char *sql)
 {
 	check(db, sqlite3_exec(db, sql, NULL, NULL, NULL), sql);
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static void mark(const char *edge, const char *phase)

@@ -44,8 +44,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define KIB 1024
 #define MIB (1024 * KIB)
@@ -59,7 +60,6 @@
 #define INSTALL_FILES 16
 #define MAX_CALLS_A_ROUND 16
 #define APPEND 1000
-#define NS_PER_S 1000000000LL
 
 enum call { CREAT, READ, WRITE, FSYNC, TRUNCATE, UNLINK, RENAME, CALLS };
 
@@ -80,21 +80,6 @@ static void need(int ok, const char *what)
 		return;
 	fprintf(stderr, "waitbench: %s: %s\n", what, strerror(errno));
 	exit(1);
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
-static void sleep_until(int64_t ns)
-{
-	struct timespec t = { .tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S };
-
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
 static void took(enum call call, int64_t since)

@@ -7,7 +7,9 @@ from typing import Any
 
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import MKFS, MOUNT_POINT, SECTION
+from fastsync_lab.measure import fio_job
 from fastsync_lab.waits.rows import BULK, Benchmark, Rows, Scheduler
+from fastsync_lab.workload import FIO_ARGUMENTS
 
 REST_S = 6  # longer than jbd2's periodic commit
 WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
@@ -68,15 +70,8 @@ def fio_script(
         "--direct=1",
         "--ioengine=libaio",
         f"--iodepth={depth}",
-        "--time_based",
         f"--runtime={seconds}s",
-        "--thread",
-        "--norandommap",
-        "--randrepeat=1",
-        "--clocksource=clock_gettime",
-        "--disk_util=0",
-        "--eta=never",
-        "--output-format=json",
+        *FIO_ARGUMENTS,
     ]
     lines = [
         *scheduler_lines(scheduler, nr_requests),
@@ -126,8 +121,7 @@ def busy_ns(stat: str) -> int:
 def measure_fio(parts: Mapping[str, str]) -> dict[str, Any]:
     """One repetition's figures of the matrix. Raises FastsyncError when fio printed no result."""
     try:
-        text = parts["result"]
-        job = json.loads(text[text.index("{") :])["jobs"][0]
+        job = fio_job(parts["result"])
         done = [job[way] for way in ("read", "write")]
         requests = sum(way["total_ios"] for way in done)
         busy = busy_ns(parts["after"]) - busy_ns(parts["before"])

@@ -26,7 +26,7 @@ from fastsync_lab.experiment import (
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import results_dir
 from fastsync_lab.shell import run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig, check_kernel_log, models_cpu
 from fastsync_lab.waits.cells import Cell, cells_of
 from fastsync_lab.waits.rows import NAME, Rows, load_rows
 from fastsync_lab.workload import build_waitbench
@@ -76,7 +76,7 @@ def describe(setup: Setup, profile: DeviceProfile) -> dict[str, Any]:
         "capacity_mib": CAPACITY_MIB,
         "memory_mib": MEMORY_MIB,
         "icount_shift": config.icount_shift,
-        "models_cpu": f"{1000 / 2**config.icount_shift:g} million instructions a second, one core",
+        "models_cpu": models_cpu(config.icount_shift),
         "mkfs": MKFS,
     }
 

@@ -179,7 +179,11 @@ def test_the_matrix_is_run_under_the_schedulers_it_names() -> None:
 
 
 def test_figures_of_the_matrix() -> None:
-    job = {"read": {"total_ios": 30, "iops": 15.0}, "write": {"total_ios": 10, "iops": 5.0}}
+    job = {
+        "error": 0,
+        "read": {"total_ios": 30, "iops": 15.0},
+        "write": {"total_ios": 10, "iops": 5.0},
+    }
     parts = {
         "before": "cpu  10 0 20 500 0 1 2 0 0 0\n",
         "after": "cpu  14 0 30 900 9 1 4 0 0 0\n",
