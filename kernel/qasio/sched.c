@@ -401,31 +401,40 @@ static void qasio_promote(struct qasio_queue *qd, struct request *rq,
 }
 
 /*
+ * @rq, of the backlog, has to do with @wait as @match says; @ahead others would
+ * go before it.
+ */
+static void qasio_boost(struct qasio_queue *qd, struct request *rq,
+			const struct qasio_wait *wait, enum qasio_match match,
+			bool late, unsigned int ahead)
+{
+	unsigned int level = qasio_level_of(wait->ioprio);
+
+	if (match == QASIO_MATCH) {
+		qasio_promote(qd, rq, QASIO_BOOSTED, level);
+		qasio_count_boost(rq, wait, late, ahead,
+				  ahead * READ_ONCE(qd->service_ns));
+	} else if (match == QASIO_SAME_FILE) {
+		qasio_promote(qd, rq, QASIO_SYNC_WRITE, level);
+		qasio_count_same_file();
+	}
+}
+
+/*
  * @rq, which is queued, writes something that was not in the queue before: is
  * it waited for already?
  */
 static void qasio_catch(struct qasio_queue *qd, struct request *rq)
 {
+	enum qasio_match match;
 	struct qasio_wait wait;
 
 	if (!qasio_is_backlog(qasio_list_of(rq)->kind) ||
 	    !qasio_get(qd, QASIO_BOOST) || !qasio_waits_pending())
 		return;
-	switch (qasio_find_wait(rq, &wait)) {
-	case QASIO_MATCH:
-		qasio_promote(qd, rq, QASIO_BOOSTED,
-			      qasio_level_of(wait.ioprio));
-		qasio_count_boost(rq, &wait, true, qd->backlog,
-				  qd->backlog * READ_ONCE(qd->service_ns));
-		break;
-	case QASIO_SAME_FILE:
-		qasio_promote(qd, rq, QASIO_SYNC_WRITE,
-			      qasio_level_of(wait.ioprio));
-		qasio_count_same_file();
-		break;
-	case QASIO_NO_MATCH:
-		break;
-	}
+	match = qasio_find_wait(rq, &wait);
+	if (match != QASIO_NO_MATCH)
+		qasio_boost(qd, rq, &wait, match, true, qd->backlog - 1);
 }
 
 /*
@@ -567,7 +576,6 @@ static void qasio_insert_requests(struct blk_mq_hw_ctx *hctx,
 static enum qasio_match qasio_boost_in(struct qasio_queue *qd,
 				       const struct qasio_wait *wait)
 {
-	unsigned int level = qasio_level_of(wait->ioprio);
 	enum qasio_match found = QASIO_NO_MATCH;
 	unsigned int ahead = 0, i;
 
@@ -583,17 +591,9 @@ static enum qasio_match qasio_boost_in(struct qasio_queue *qd,
 			enum qasio_match match = qasio_match(rq, wait);
 
 			found = max(found, match);
-			if (match == QASIO_MATCH) {
-				qasio_promote(qd, rq, QASIO_BOOSTED, level);
-				qasio_count_boost(rq, wait, false, ahead,
-						  ahead * qd->service_ns);
-				if (!wait->whole_file)
-					goto out;
-			} else if (match == QASIO_SAME_FILE) {
-				qasio_promote(qd, rq, QASIO_SYNC_WRITE, level);
-				qasio_count_same_file();
-			}
-			ahead++;
+			qasio_boost(qd, rq, wait, match, false, ahead++);
+			if (match == QASIO_MATCH && !wait->whole_file)
+				goto out;
 		}
 	}
 out:

@@ -1,6 +1,7 @@
 """One guest for all VM tests; each test leaves a clean kernel log or fails."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ import pytest
 from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.debug.kernel import debug_kernel
-from fastsync_lab.device import load_profile
+from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
-from tests.vm.guestfs import CAPACITY_MIB, GuestFs
+from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -93,7 +94,7 @@ def fs(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Guest
     """Our modules and a uniform 100 us device, nothing mounted before or after."""
     device = prepare(vm, modules, flashdev)
     yield GuestFs(vm, fsops, device)
-    vm.run("umount -q /mnt", check=False)
+    vm.run(f"umount -q {MNT}", check=False)
 
 
 def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
@@ -102,6 +103,16 @@ def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
     if vm.run("[ -b /dev/flash0 ]", check=False).status != 0:
         vm.load_device(load_profile("uniform-100us"), flashdev, capacity_mib=CAPACITY_MIB)
     return "/dev/flash0"
+
+
+@contextmanager
+def other_device(
+    vm: Vm, modules: ModuleSet, flashdev: Path, profile: DeviceProfile, capacity_mib: int
+) -> Iterator[str]:
+    """A module pair, and a device of another profile until prepare() loads the usual one again."""
+    vm.use_filesystem(modules)
+    yield vm.load_device(profile, flashdev, capacity_mib=capacity_mib)
+    vm.run(f"umount -q {MNT}; rmmod flashdev")
 
 
 @pytest.fixture(autouse=True)

@@ -125,9 +125,7 @@ class GuestFs:
 
     def ops(self, *words: str, file: str = FILE) -> list[Event]:
         """Run the fsops program; what its stat, io and clock ops printed, in order."""
-        command = shlex.join([self.fsops_path, file, *words])
-        out = self.vm.run(command).stdout
-        return [json.loads(line.split(" ", 1)[1]) for line in out.splitlines()]
+        return parse_events(self.vm.run(shlex.join([self.fsops_path, file, *words])).stdout)
 
     def prepare(self, *words: str) -> None:
         """A file of 64 KiB that is wholly on disk, journal committed, and older than a second."""
@@ -157,6 +155,11 @@ class GuestFs:
 
 
 CRASH = f"crash:{CRASH_IMAGE}"
+
+
+def parse_events(text: str) -> list[Event]:
+    """What fsops printed: an op's name and its values, a line each."""
+    return [json.loads(line.split(" ", 1)[1]) for line in text.splitlines()]
 
 
 def written_kib(events: list[Event]) -> int:

@@ -1,6 +1,5 @@
 """Fast commits of two tasks at once: whose is whose."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,8 @@ import pytest
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.device import load_profile
 from fastsync_lab.vm import Vm
-from tests.vm.conftest import prepare
-from tests.vm.guestfs import CAPACITY_MIB, FILE, MNT, GuestFs
+from tests.vm.conftest import other_device
+from tests.vm.guestfs import CAPACITY_MIB, FILE, MNT, GuestFs, parse_events
 
 FLUSH_MS = 100
 SLOW_FLUSH = replace(
@@ -24,9 +23,8 @@ SLOW_FLUSH = replace(
 
 @pytest.fixture
 def slow(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    prepare(vm, modules, flashdev)
-    yield GuestFs(vm, fsops, vm.load_device(SLOW_FLUSH, flashdev, capacity_mib=CAPACITY_MIB))
-    vm.run(f"umount -q {MNT}; rmmod flashdev")  # prepare() loads the usual one again
+    with other_device(vm, modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
+        yield GuestFs(vm, fsops, device)
 
 
 @pytest.mark.short
@@ -47,5 +45,5 @@ def test_a_fast_commit_that_began_before_does_not_flush_what_came_after(
             f"{slow.fsops_path} {MNT}/other open align:4000 sleep:20 write fsync & "
             f"{slow.fsops_path} {FILE} open align:4000 write sleep:{later_ms} io fsync io; wait"
         ).stdout
-        before, after = (json.loads(line.split(" ", 1)[1]) for line in out.splitlines())
+        before, after = parse_events(out)
     assert after["flushes"] - before["flushes"] == (0 if mode == "off" else 1)

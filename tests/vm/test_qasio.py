@@ -26,11 +26,11 @@ from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import silent
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
-from tests.vm.conftest import compile_program, prepare
+from fastsync_lab.waits.cells import WAITS, parse_waits
+from tests.vm.conftest import compile_program, other_device
 from tests.vm.guestfs import FILE, MNT, GuestFs
 
 QUEUE = "/sys/block/flash0/queue"
-WAITS = "/sys/kernel/debug/qasio/waits"
 STATE = "/sys/kernel/debug/block/flash0/sched/state"
 WATCHED = ("folio_wait_writeback", "__lock_buffer", "__wait_on_buffer")
 BOOST_EVENT = "/sys/kernel/tracing/events/qasio/qasio_boost/enable"
@@ -51,12 +51,6 @@ BACKLOG_MS = 800
 BOOSTED_MS = 4 * REQUEST_MS
 
 Counters = dict[str, dict[str, int]]
-
-
-def parse_waits(text: str) -> Counters:
-    """The counters of each type of wait, by their names."""
-    rows = (line.split() for line in text.splitlines() if " waits " in line)
-    return {row[0]: dict(zip(row[1::2], map(int, row[2::2]), strict=True)) for row in rows}
 
 
 @dataclass(frozen=True)
@@ -96,10 +90,9 @@ def qasio_ko(tree: KernelTree) -> Path:
 def slow_device(
     vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, qasio_ko: Path
 ) -> Iterator[GuestFs]:
-    prepare(vm, modules, flashdev)
     vm.run("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")
-    yield GuestFs(vm, fsops, vm.load_device(SLOW_DEVICE, flashdev, capacity_mib=CAPACITY_MIB))
-    vm.run("rmmod flashdev")  # prepare() loads the usual one again
+    with other_device(vm, modules, flashdev, SLOW_DEVICE, CAPACITY_MIB) as device:
+        yield GuestFs(vm, fsops, device)
 
 
 @pytest.fixture
