@@ -63,14 +63,14 @@ def check_variant(variant: str) -> None:
 def configuration(variant: str) -> str:
     """What is set in the kernel's configuration; all else is off, unless one of these needs it."""
     folder = Path(__file__).parent
-    return "".join((folder / f"{name}.config").read_text() for name in ("base", variant))
+    text = "".join((folder / f"{name}.config").read_text() for name in ("base", variant))
+    return "".join(line for line in text.splitlines(True) if line.startswith("CONFIG_"))
 
 
 def unmet(wanted: str, config: str) -> list[str]:
     """The lines of a fragment that a kernel's .config does not have: unknown, or held back."""
     there = set(config.splitlines())
-    lines = [line for line in wanted.splitlines() if line.startswith("CONFIG_")]
-    values = dict(line.split("=", 1) for line in lines)  # of two lines the last one counts
+    values = dict(line.split("=", 1) for line in wanted.splitlines())  # of two the last one counts
     return [
         f"{name}={value}"
         for name, value in values.items()

@@ -72,7 +72,7 @@ def test_own_functions_are_those_of_kernel() -> None:
 
 def test_what_a_configuration_lacks_is_named() -> None:
     config = "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\nCONFIG_E=y\n"
-    assert kernel.unmet("# why\nCONFIG_A=y\nCONFIG_D=n\nCONFIG_C=n\n", config) == []
+    assert kernel.unmet("CONFIG_A=y\nCONFIG_D=n\nCONFIG_C=n\n", config) == []
     wanted = "CONFIG_A=m\nCONFIG_B=y\nCONFIG_B=m\nCONFIG_C=y\nCONFIG_E=n\nCONFIG_F=8\n"
     assert kernel.unmet(wanted, config) == [
         "CONFIG_A=m", "CONFIG_C=y", "CONFIG_E=n", "CONFIG_F=8"

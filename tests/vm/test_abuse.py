@@ -164,6 +164,7 @@ def test_shutdown(subject: Subject, flag: str) -> None:
 
 
 LOAD = " ".join(["write", "fsync", "sleep:3", "append", "fsync", "write", "fsync", "sleep:3"] * 60)
+RESIZED = "/dev/shm/resized"
 
 
 def test_resize_under_load(subject: Subject) -> None:
@@ -172,9 +173,10 @@ def test_resize_under_load(subject: Subject) -> None:
     fs.mount(subject.options(interval_ms=50))
     fs.prepare()
     fs.vm.run(
-        f"{fs.fsops_path} {FILE} open {LOAD} & load=$!\n"
+        f"rm -f {RESIZED}; until [ -f {RESIZED} ]; do {fs.fsops_path} {FILE} open {LOAD} || exit; "
+        "done & load=$!\n"
         f"resize2fs {fs.device} >/dev/shm/resize.log 2>&1 || exit 9\n"
-        "kill -0 $load || { echo the load ended first >&2; exit 8; }; wait $load"
+        f"touch {RESIZED}; wait $load"
     )
     (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
     assert subject.promised(stamp, fs.crashed(), 50)

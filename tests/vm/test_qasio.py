@@ -397,7 +397,9 @@ def test_two_processors_one_of_which_comes_and_goes(
                 "for i in 1 2 3; do echo 0 >/sys/devices/system/cpu/cpu1/online && sleep 1 && "
                 "echo 1 >/sys/devices/system/cpu/cpu1/online && "
                 f"echo none >{QUEUE}/scheduler && sleep 0.3 && echo qasio >{QUEUE}/scheduler && "
-                "sleep 1 || exit; done"
+                # Each change suspends the queue and lets what is under way finish.
+                f"for n in 4 2048 60; do echo $n >{QUEUE}/nr_requests && sleep 0.3 || exit; done "
+                "|| exit; done"
             )
             waits = parse_waits(
                 guest.run(f"mount -t debugfs d /sys/kernel/debug; cat {WAITS}").stdout
