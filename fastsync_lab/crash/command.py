@@ -14,7 +14,7 @@ from fastsync_lab.crash.explore import (
     prepare,
 )
 from fastsync_lab.crash.states import split_id
-from fastsync_lab.crash.summary import keeper
+from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.errors import UsageError, check_names
 from fastsync_lab.progress import Report
@@ -85,4 +85,5 @@ def run(asked: Request, *, report: Report) -> list[Outcome]:
         rest = Request(left, asked.states, asked.kernel)
         explore(rest, builds, report=report, finished=kept.add)
     kept.finish()
-    return sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))
+    outcomes = sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))
+    return compared_with_stock(outcomes)

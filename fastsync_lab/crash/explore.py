@@ -143,13 +143,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Failure:
-    """A state that lost something; `image` is what was on the medium."""
+    """A state that lost something; `image` is what was on the medium.
+
+    `on_stock`: the stock modules lose the same, in the same workload.
+    """
 
     state: str
     acknowledged: int
     problems: tuple[str, ...]
     command: str
     image: str
+    on_stock: bool = False
 
 
 @dataclass
@@ -170,6 +174,11 @@ class Outcome:
     blocks_wrong: int = 0
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def own_failures(self) -> list[Failure]:
+        """Those that the stock modules do not have."""
+        return [failure for failure in self.failures if not failure.on_stock]
 
 
 @dataclass(frozen=True)

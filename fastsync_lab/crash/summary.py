@@ -1,13 +1,14 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash.explore import (
+    CONTROL,
     E2FSCK_CANNOT_REPLAY,
     Case,
     Failure,
@@ -40,7 +41,7 @@ def result_of(
 
 
 def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
-    """The cases of a result."""
+    """The cases of a result, compared with stock."""
     outcomes = []
     for data in result["cases"]:
         failures = [
@@ -48,7 +49,29 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
             for failure in data["failures"]
         ]
         outcomes.append(Outcome(**{**data, "case": Case(**data["case"]), "failures": failures}))
-    return outcomes
+    return compared_with_stock(outcomes)
+
+
+def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The same cases, with each failure marked whose every problem the stock modules have, too.
+
+    A problem names file, place and operation; it is looked for in the same workload and journal.
+    """
+    on_stock: dict[Case, set[str]] = {
+        one.case: {problem for failure in one.failures for problem in failure.problems}
+        for one in outcomes
+        if one.case.mode == CONTROL
+    }
+
+    def marked(one: Outcome) -> Outcome:
+        known = on_stock.get(replace(one.case, mode=CONTROL), set())
+        failures = [
+            replace(failure, on_stock=known.issuperset(failure.problems))
+            for failure in one.failures
+        ]
+        return replace(one, failures=failures)
+
+    return [marked(one) for one in outcomes]
 
 
 def result_path(name: str) -> Path:
@@ -73,12 +96,14 @@ def shortest(failures: Iterable[Failure]) -> Failure | None:
 
 def failure_lines(outcome: Outcome) -> list[str]:
     """How to see a case fail again, as shortly as possible."""
-    first = shortest(outcome.failures)
+    failures = outcome.own_failures or outcome.failures
+    first = shortest(failures)
     if first is None:
         return []
     return [
-        f"FAILED: {len(outcome.failures)} of {outcome.states + outcome.second_states} states of "
-        f"{outcome.case.name}; the first after {first.acknowledged} calls that returned:",
+        f"{'as on stock' if first.on_stock else 'FAILED'}: {len(failures)} of "
+        f"{outcome.states + outcome.second_states} states of {outcome.case.name}; "
+        f"the first after {first.acknowledged} calls that returned:",
         *(f"    {problem}" for problem in first.problems[:5]),
         f"  again: {first.command}",
         f"  image: {first.image}",
@@ -91,12 +116,13 @@ COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
     "cuts": lambda one: one.cuts,
     "states": lambda one: one.states,
     "cut again": lambda one: one.second_states,
-    "failures": lambda one: len(one.failures),
+    "failures": lambda one: len(one.own_failures),
     "seconds": lambda one: one.seconds,
 }
 FAST_COMMIT_COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
     "states": lambda one: one.states + one.second_states,
     "failures": lambda one: len(one.failures),
+    "not on stock": lambda one: len(one.own_failures),
     "blocks wrong": lambda one: one.blocks_wrong,
     "e2fsck wrong": lambda one: one.e2fsck_wrong,
 }
@@ -173,11 +199,13 @@ def sentence(result: Mapping[str, Any]) -> str:
     """The README's line on a kernel."""
     ours = [one for one in load_outcomes(result) if not one.case.stock_says]
     states = sum(one.states + one.second_states for one in ours)
+    inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
+    as_on_stock = f", and {inherited} that stock has in the same place" if inherited else ""
     return (
         f"Linux {result['kernel_release']}: {len(ours)} workloads, modes and journals, "
         f"{sum(one.operations for one in ours):,} operations, power cut at "
         f"{sum(one.cuts for one in ours):,} places, {states:,} states recovered and judged: "
-        f"{sum(len(one.failures) for one in ours):,} failures."
+        f"{sum(len(one.own_failures) for one in ours):,} failures{as_on_stock}."
     )
 
 

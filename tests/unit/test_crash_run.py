@@ -163,7 +163,22 @@ def test_what_stock_makes_of_fast_commits_stands_beside_ours(
     request = Request(tuple(one.case for one in outcomes))
     text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
     assert "| mmap | 40 | 30 | 200 | 60 | 0 | 12 |" in text
-    assert all(f"| {mode} | 260 | 0 | 2 | 3 |" in text for mode in modes)
+    assert all(f"| {mode} | 260 | 0 | 0 | 2 | 3 |" in text for mode in modes)
+
+
+def test_a_failure_that_stock_has_is_not_ours() -> None:
+    here, elsewhere = (Failure("9.none", 1, (problem,), "again", "image") for problem in "ab")
+    both = Failure("8.none", 1, ("a", "c"), "again", "image")
+    ours = outcome(Case("mmap", "defer", "fast_commit"), here, elsewhere, both)
+    stock = outcome(Case("mmap", "stock", "fast_commit"), here)
+    other = outcome(Case("append", "stock", "fast_commit"), elsewhere)
+    found = summary.compared_with_stock([ours, stock, other])
+    assert [failure.on_stock for failure in found[0].failures] == [True, False, False]
+    assert found[0].own_failures == [elsewhere, both]
+    assert summary.failure_lines(found[0])[0].startswith("FAILED: 2 of 260")
+    assert summary.failure_lines(found[1])[0].startswith("as on stock: 1 of 260")
+    (alone,) = summary.compared_with_stock([ours])
+    assert alone.own_failures == ours.failures
 
 
 def test_wrong_numbers_of_blocks_are_told_from_all_else() -> None:
