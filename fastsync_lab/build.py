@@ -12,7 +12,7 @@ from pathlib import Path
 from fastsync_lab.chroot import Place, Recipe, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree, file_checksum, load_series
-from fastsync_lab.paths import build_dir, locked, repo_root
+from fastsync_lab.paths import build_dir, cache_dir, locked, repo_root
 from fastsync_lab.progress import Report, silent
 from fastsync_lab.shell import Completed, first_errors, last_lines, run
 
@@ -91,7 +91,7 @@ def assemble(tree: KernelTree, source: Path, *, stock: bool, fault: Path | None 
         for patch in (*glue_patches(tree.series), *([fault] if fault else [])):
             apply_patch(patch, source, tree)
         for filesystem in FILESYSTEMS:
-            forbid_warnings(filesystem, source / "fs" / filesystem)
+            forbid_warnings(overlay_files(filesystem), source / "fs" / filesystem)
 
 
 def add_overlay(filesystem: str, folder: Path) -> None:
@@ -102,10 +102,10 @@ def add_overlay(filesystem: str, folder: Path) -> None:
         shutil.copy(file, folder)
 
 
-def forbid_warnings(filesystem: str, folder: Path) -> None:
-    """Make a compiler's warning about one of our files an error."""
+def forbid_warnings(files: Sequence[Path], folder: Path) -> None:
+    """Make a compiler's warning about one of our files, which is built in `folder`, an error."""
     with (folder / "Makefile").open("a") as makefile:
-        for file in overlay_files(filesystem):
+        for file in files:
             if file.suffix == ".c":
                 makefile.write(f"CFLAGS_{file.stem}.o += -Werror\n")
 
@@ -146,10 +146,15 @@ class Kbuild:
     place: Place
 
     def make(self, folder: Path, *arguments: str) -> Completed:
-        """Run make for a module in `folder` with these variables and targets."""
+        """Run make for a module in `folder` with these variables and targets.
+
+        The module does not depend on where it is built, so that a result names it everywhere.
+        """
         no_btf = "CONFIG_DEBUG_INFO_BTF_MODULES="  # type data for BPF would need pahole
+        maps = " ".join(f"-ffile-prefix-map={top}/=" for top in (cache_dir(), build_dir()))
         argv = ["make", f"-j{os.cpu_count() or 1}", "-C", str(self.tree.headers_dir)]
-        return run(self.place.argv([*argv, f"M={folder}", no_btf, *arguments]), check=False)
+        variables = (f"M={folder}", no_btf, f"KCFLAGS={maps}")
+        return run(self.place.argv([*argv, *variables, *arguments]), check=False)
 
 
 def chroot_of(tree: KernelTree) -> Recipe | None:
@@ -263,7 +268,7 @@ def own_modules(tree: KernelTree) -> list[str]:
 
 def own_module_variables(tree: KernelTree) -> list[str]:
     """What the modules that are wholly ours want from make."""
-    return [f"QASIO_BLOCK={tree.source_dir / 'block'}", "KCFLAGS=-Werror"]
+    return [f"QASIO_BLOCK={tree.source_dir / 'block'}"]
 
 
 def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
@@ -287,6 +292,7 @@ def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
         folder = target / name
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(origin, folder)
+        forbid_warnings(sorted(origin.glob("*.c")), folder)
         log = target / f"{name}.log"
         log.write_text("")
         make_module(system, folder, log, *own_module_variables(tree))

@@ -36,12 +36,12 @@ def result_of(
         "modules": modules.name,
         "modules_sha256": module_digest(modules),
         "states_asked_for": request.states,
-        "cases": [asdict(outcome) for outcome in outcomes],
+        "cases": [asdict(outcome) for outcome in compared_with_stock(outcomes)],
     }
 
 
 def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
-    """The cases of a result, compared with stock."""
+    """The cases of a result."""
     outcomes = []
     for data in result["cases"]:
         failures = [
@@ -49,7 +49,7 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
             for failure in data["failures"]
         ]
         outcomes.append(Outcome(**{**data, "case": Case(**data["case"]), "failures": failures}))
-    return compared_with_stock(outcomes)
+    return outcomes
 
 
 def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -1,6 +1,7 @@
 """The explorer's plans, results and reproductions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,15 +129,19 @@ def tree(tmp_path: Path) -> KernelTree:
 
 def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
     other = Case("append", "defer", "ordered")
-    request = Request((CASE, other), 200)
+    stock = replace(CASE, mode="stock")
+    request = Request((CASE, other, stock), 200)
     summary.keeper("x", request, tree, keeper_of).add(outcome(CASE, FAILURE))
     partial = json.loads((tmp_path / "crash-x.partial.json").read_text())
     assert partial["complete"] is False
     again = summary.keeper("x", request, tree, keeper_of)
     assert again.parts == [outcome(CASE, FAILURE)]
     again.add(outcome(other))
+    again.add(outcome(stock, FAILURE))
     result = json.loads(again.finish().read_text())
-    assert result["complete"] and len(result["cases"]) == 2
+    assert [case["case"]["mode"] for case in result["cases"]] == ["defer", "defer", "stock"]
+    assert [one["on_stock"] for case in result["cases"] for one in case["failures"]] == [True, True]
+    assert result["complete"]
     assert not (tmp_path / "crash-x.partial.json").exists()
 
 

@@ -11,7 +11,7 @@ from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.paths import repo_root
+from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.vm import Vm, VmConfig
 
 
@@ -38,6 +38,15 @@ def test_scripts_do_not_disturb_each_other(vm: Vm, tree: KernelTree) -> None:
     vm.run("set -eu; x=1; cd /; exec 3>&1; echo kept >/run/fastsync/tmp/file")
     result = vm.run("echo ${x-unset} $PWD $(cat tmp/file); uname -r; id -u")
     assert result.stdout == f"unset /run/fastsync kept\n{tree.release}\n0\n"
+
+
+def test_modules_do_not_tell_where_they_were_built(
+    modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
+) -> None:
+    """The same source makes the same module in every folder, so that results of two can be told."""
+    for module in (modules.ext4, modules.jbd2, stock_modules.ext4, flashdev):
+        content = module.read_bytes()
+        assert not any(str(top).encode() in content for top in (build_dir(), cache_dir())), module
 
 
 def test_large_output_and_odd_bytes(vm: Vm) -> None:
