@@ -175,8 +175,9 @@ def test_resize_under_load(subject: Subject) -> None:
     fs.vm.run(
         f"rm -f {RESIZED}; until [ -f {RESIZED} ]; do {fs.fsops_path} {FILE} open {LOAD} || exit; "
         "done & load=$!\n"
-        f"resize2fs {fs.device} >/dev/shm/resize.log 2>&1 || exit 9\n"
-        f"touch {RESIZED}; wait $load"
+        f"resize2fs {fs.device} >/dev/shm/resize.log 2>&1; resized=$?\n"
+        f"touch {RESIZED}; wait $load || exit\n"
+        "[ $resized = 0 ] || { cat /dev/shm/resize.log >&2; exit $resized; }"
     )
     (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
     assert subject.promised(stamp, fs.crashed(), 50)
