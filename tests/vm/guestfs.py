@@ -14,6 +14,7 @@ FILE = f"{MNT}/f"
 CRASH_IMAGE = "/dev/shm/crash.img"
 CAPACITY_MIB = 32
 MS = 10**6
+KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # Nothing but fsync may commit while a test looks.
 NO_PERIODIC_COMMIT = "commit=300"
 
@@ -166,3 +167,12 @@ def written_kib(events: list[Event]) -> int:
     """KiB that the device was told to write between the last two `io` ops."""
     before, after = [event for event in events if "sectors" in event][-2:]
     return (after["sectors"] - before["sectors"]) // 2
+
+
+def leaks(vm: Vm) -> str:
+    """What nobody refers to any more, as far as the kernel can tell."""
+    if vm.run(f"[ -f {KMEMLEAK} ]", check=False).status != 0:
+        return ""
+    # It looks at what is older than five seconds, and believes what it sees twice.
+    return vm.run(f"sleep 6; echo scan >{KMEMLEAK}; sleep 1; echo scan >{KMEMLEAK}; cat {KMEMLEAK}",
+                  timeout_s=300).stdout  # fmt: skip

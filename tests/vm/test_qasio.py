@@ -50,6 +50,8 @@ BACKLOG_MS = 800
 # The two requests that the driver may have of the backlog, and the own one.
 BOOSTED_MS = 4 * REQUEST_MS
 
+IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+
 Counters = dict[str, dict[str, int]]
 
 
@@ -192,6 +194,7 @@ def test_discards_are_not_waited_for_by_a_commit(sched: Scheduled) -> None:
     sched.vm.run(f"for i in {{1..50}}; do ! {discards} || exit 0; sleep 0.1; done; exit 1")
 
 
+@IN_TIME
 def test_a_wait_that_begins_before_the_request_is_queued_is_not_missed(sched: Scheduled) -> None:
     sched.vm.run(f"echo 4 >{QUEUE}/nr_requests")
     settled(sched)
@@ -213,6 +216,7 @@ def test_every_boost_is_a_trace_event(sched: Scheduled) -> None:
     assert int(events[0][3]) > 8
 
 
+@IN_TIME
 @pytest.mark.parametrize("wait_ms", [100, 400])
 def test_the_backlog_moves_while_others_write_all_the_time(sched: Scheduled, wait_ms: int) -> None:
     settled(sched)
@@ -223,6 +227,7 @@ def test_the_backlog_moves_while_others_write_all_the_time(sched: Scheduled, wai
     assert wait_ms - 20 < took_ms < wait_ms + 100
 
 
+@IN_TIME
 @pytest.mark.parametrize(("wait_ms", "most_ms"), [(400, 500), (0, 150)])
 def test_a_sync_write_passes_a_flood_of_reads_in_time(
     sched: Scheduled, wait_ms: int, most_ms: int
@@ -282,6 +287,7 @@ def large_device(vm: Vm, slow_device: GuestFs, flashdev: Path, qasio_ko: Path) -
 
 
 def check_fsync_passes_the_backlog(sched: Scheduled, file: str) -> None:
+    in_time = not sched.vm.config.tree.variant  # a debug kernel takes as long for its own work
     words = ("open", BACKLOG, "overwrite:4096", "writeback")
     for boost in (1, 0):
         sched.vm.run(f"dd if=/dev/zero of={file} bs=64k count=1 conv=notrunc,fsync status=none; "
@@ -290,7 +296,8 @@ def check_fsync_passes_the_backlog(sched: Scheduled, file: str) -> None:
         before = sched.waits()
         took_ms = sched.timed_ms(*words, call="fsync", file=file)
         gained = sched.gained("sync", before)
-        assert (took_ms < BACKLOG_MS / 2) == bool(boost), (boost, took_ms, gained)
+        if in_time:
+            assert (took_ms < BACKLOG_MS / 2) == bool(boost), (boost, took_ms, gained)
         assert (gained["boosted"] + gained["late"] > 0) == bool(boost), (boost, took_ms, gained)
 
 

@@ -17,10 +17,9 @@ from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.conftest import compile_program, prepare
-from tests.vm.guestfs import MNT, GuestFs
+from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 
 FAULTS = repo_root() / "tests" / "faults" / "debug"
-KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # How many accesses KCSAN lets pass before it watches one, and for how long, in us, it does.
 KCSAN = "/sys/module/kcsan/parameters"
 KCSAN_SKIPS, KCSAN_WATCHES_US = 100, 200
@@ -104,15 +103,6 @@ class Stress:
     def reload(self) -> None:
         """Unload the pair, which frees all that it has, and load it again."""
         self.fs.vm.load_filesystem(self.modules)
-
-
-def leaks(vm: Vm) -> str:
-    """What nobody refers to any more, as far as the kernel can tell."""
-    if vm.run(f"[ -f {KMEMLEAK} ]", check=False).status != 0:
-        return ""
-    # It looks at what is older than five seconds, and believes what it sees twice.
-    return vm.run(f"sleep 6; echo scan >{KMEMLEAK}; sleep 1; echo scan >{KMEMLEAK}; cat {KMEMLEAK}",
-                  timeout_s=300).stdout  # fmt: skip
 
 
 def stress_on(vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round_ms: int) -> Stress:
