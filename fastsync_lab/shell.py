@@ -37,15 +37,10 @@ def first_errors(log: str, count: int = 3) -> str:
     return " | ".join(lines[:count]) or last_lines(log)
 
 
-def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a process that spawn() started, and everything it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process that spawn() started, and everything it started."""
-    signal_group(process, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

@@ -3,8 +3,7 @@
 The machine is started by virtme-ng: the host's root folder, read-only under a copy-on-write layer,
 is the guest's root. Scripts and their results travel over a virtio port of our own, served in the
 guest by guest/agent.sh. In virtual time (-icount) the guest's clock counts instructions and jumps
-while the guest idles. It would jump by hours while the guest waits for its host, and keep a core
-busy with that, so between two scripts such a guest is stopped, and its clock with it.
+while the guest idles.
 """
 
 import math
@@ -12,15 +11,14 @@ import re
 import select
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +28,7 @@ from fastsync_lab.build import FILESYSTEMS, ModuleSet
 from fastsync_lab.debug.races import races_of_others
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.shell import kill_group, last_lines, run, signal_group, spawn
+from fastsync_lab.shell import kill_group, last_lines, run, spawn
 from fastsync_lab.streams import attach
 
 if TYPE_CHECKING:
@@ -274,25 +272,9 @@ class Vm:
             server.close()
         if self._read_line(deadline, "boot") != "ready":
             raise FastsyncError("the guest's agent did not say that it is ready")
-        self._pause()
-
-    def _pause(self) -> None:
-        """Stop a guest in virtual time. In real time it would miss the ticks."""
-        if self._process is not None and not self.config.real_time:
-            signal_group(self._process, signal.SIGSTOP)
-
-    @contextmanager
-    def _awake(self) -> Iterator[None]:
-        """Let the guest run for the time of a `with`."""
-        signal_group(self._check_alive(), signal.SIGCONT)
-        try:
-            yield
-        finally:
-            self._pause()
 
     def _power_off(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError, subprocess.TimeoutExpired):  # kill() follows
-            signal_group(process, signal.SIGCONT)
             self._ports["fastsync"].sendall(b"off\n")
             process.wait(timeout=SHUTDOWN_TIMEOUT_S)
 
@@ -367,12 +349,11 @@ class Vm:
         time.
         """
         what = f"in the guest, `{first_line(script)}`"
-        with self._awake():
-            self._request("run", script)
-            deadline = time.monotonic() + timeout_s * self.config.slowness
-            status, out_size, err_size = parse_done(self._read_line(deadline, what))
-            out = self._read_exactly(out_size, deadline, what).decode(errors="replace")
-            err = self._read_exactly(err_size, deadline, what).decode(errors="replace")
+        self._request("run", script)
+        deadline = time.monotonic() + timeout_s * self.config.slowness
+        status, out_size, err_size = parse_done(self._read_line(deadline, what))
+        out = self._read_exactly(out_size, deadline, what).decode(errors="replace")
+        err = self._read_exactly(err_size, deadline, what).decode(errors="replace")
         if check and status != 0:
             detail = last_lines(err) or last_lines(out) or "no output"
             raise FastsyncError(f"{what} failed with status {status}: {detail}")
@@ -386,10 +367,9 @@ class Vm:
         """
         line = shlex.join(command)
         what = f"in the guest, `{first_line(line)}`"
-        with self._awake():
-            self._request("attach", f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {line}")
-            with attach(*(self._ports[name] for name in ATTACHED_STREAMS)):
-                status, _, _ = parse_done(self._read_line(math.inf, what))
+        self._request("attach", f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {line}")
+        with attach(*(self._ports[name] for name in ATTACHED_STREAMS)):
+            status, _, _ = parse_done(self._read_line(math.inf, what))
         return status
 
     # --- what the experiments need ---------------------------------------------------------------

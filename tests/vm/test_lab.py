@@ -40,7 +40,6 @@ def test_scripts_do_not_disturb_each_other(vm: Vm, tree: KernelTree) -> None:
     assert result.stdout == f"unset /run/fastsync kept\n{tree.release}\n0\n"
 
 
-@pytest.mark.debian("KASAN keeps the file names of variables as the compiler was given them")
 def test_modules_do_not_tell_where_they_were_built(
     modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
 ) -> None:
@@ -86,13 +85,6 @@ def test_virtual_time_jumps_while_the_guest_idles(vm: Vm) -> None:
     start = time.monotonic()
     vm.run("sleep 100")
     assert time.monotonic() - start < 20
-
-
-def test_virtual_time_stands_still_between_two_scripts(vm: Vm) -> None:
-    before = float(vm.run("cat /proc/uptime; sleep 1").stdout.split()[0])
-    time.sleep(1)
-    after = float(vm.run("cat /proc/uptime").stdout.split()[0])
-    assert 1 <= after - before < 3
 
 
 def test_time_out_kills_the_guest(tree: KernelTree) -> None:

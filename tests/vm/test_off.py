@@ -30,6 +30,7 @@ def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tup
     # A fixed UUID and hash seed, so that nothing on the medium is drawn by chance.
     fixed = "00000000-1111-2222-3333-444444444444"
     fs.mkfs(f"-U {fixed} -E hash_seed={fixed},lazy_itable_init=0,lazy_journal_init=0")
+    # All in one script: while a guest waits for its host, virtual time runs on by hours.
     text = vm.run(
         f"cd {TRACING} || exit\n"
         "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
