@@ -14,6 +14,8 @@ from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
 
+IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out on a debug kernel what says something of Debian's alone."""

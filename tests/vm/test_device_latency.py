@@ -14,8 +14,9 @@ import pytest
 from fastsync_lab import shell
 from fastsync_lab.device import DeviceProfile, RequestKind, load_profile, profile_names
 from fastsync_lab.vm import Vm
+from tests.vm.conftest import IN_TIME
 
-pytestmark = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+pytestmark = IN_TIME
 
 TOLERANCE = 0.05
 COUNT = 24

@@ -43,7 +43,7 @@ def test_scripts_do_not_disturb_each_other(vm: Vm, tree: KernelTree) -> None:
 def test_modules_do_not_tell_where_they_were_built(
     modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
 ) -> None:
-    """The same source makes the same module in every folder, so that results of two can be told."""
+    """The same source makes the same module in every folder, and so a digest names it anywhere."""
     for module in (modules.ext4, modules.jbd2, stock_modules.ext4, flashdev):
         content = module.read_bytes()
         assert not any(str(top).encode() in content for top in (build_dir(), cache_dir())), module
