@@ -41,14 +41,17 @@ hrtimer_setup(struct hrtimer *timer,
 #define QASIO_ATTRS		static struct elv_fs_entry
 
 /*
- * The depth that limits a request counts bits in each word of the bitmap, of
- * which a short bitmap has one that is not full.
+ * Before 6.12.43 the depth that limits a request counts bits in each word of
+ * the bitmap, of which a short bitmap has one that is not full.
  */
 static inline unsigned int qasio_shallow_depth(struct blk_mq_hw_ctx *hctx)
 {
-	unsigned int word = 1U << hctx->sched_tags->bitmap_tags.sb.shift;
+	unsigned int depth = hctx->queue->nr_requests;
 
-	return qasio_share(min_t(unsigned int, word, hctx->queue->nr_requests));
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 43)
+	depth = min(depth, 1U << hctx->sched_tags->bitmap_tags.sb.shift);
+#endif
+	return qasio_share(depth);
 }
 
 static inline void qasio_limit_depth(struct blk_mq_alloc_data *data)
