@@ -360,7 +360,7 @@ static bool ext4_mtime_journal_aborted(const struct inode *inode)
 {
 	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
 
-	return journal && is_journal_aborted(journal);
+	return journal && READ_ONCE(journal->j_flags) & JBD2_ABORT;
 }
 
 /*
