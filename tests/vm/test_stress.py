@@ -22,7 +22,7 @@ from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 FAULTS = repo_root() / "tests" / "faults" / "debug"
 # How many accesses KCSAN lets pass before it watches one, and for how long, in us, it does.
 KCSAN = "/sys/module/kcsan/parameters"
-KCSAN_SKIPS, KCSAN_WATCHES_US = 100, 200
+KCSAN_SKIPS, KCSAN_WATCHES_US = 1000, 200
 SECOND = "/dev/ram0"
 
 # name: (mkfs options, mount options)
@@ -155,8 +155,10 @@ PLANTED = {
     "sleep-in-atomic": ("kasan", "BUG: sleeping function called from invalid context"),
     "lock-order": ("kasan", "WARNING: possible circular locking dependency detected"),
     "leak": ("kasan", r"kmemleak: \d+ new suspected memory leaks"),
-    "data-race": ("kcsan", "BUG: KCSAN: data-race in jbd2_carrier_begin_flush"),
+    "data-race": ("kcsan", "BUG: KCSAN: data-race in ext4_mtime_policy"),
 }
+# All but the race are found in the first: KCSAN takes samples.
+PLANTED_ROUNDS = 8
 
 
 @pytest.mark.parametrize("fault", PLANTED)
@@ -168,14 +170,18 @@ def test_planted_fault_is_reported(
     if tree.variant != variant:
         pytest.skip(f"takes the {variant} kernel")
     broken = build_modules(tree, fault=FAULTS / f"{fault}.patch")
+    log: list[str] = []
     with Vm(VmConfig(tree, cpus=2, real_time=True)) as guest:
         stress = stress_on(guest, broken, flashdev, tmp_path, round_ms=4000)
         stress.mkfs("")
-        stress.round("mtime_update=20,mtime_mode=defer", 1)
-        stress.reload()
-        leaks(guest)
-        log = "\n".join(check_kernel_log(guest.kernel_log()))
-        assert re.search(report, log), log
+        for seed in range(PLANTED_ROUNDS):
+            stress.round("mtime_update=20,mtime_mode=defer", seed)
+            stress.reload()
+            leaks(guest)
+            log += check_kernel_log(guest.kernel_log())
+            if re.search(report, "\n".join(log)):
+                return
+    pytest.fail(f"not reported: {report}; but: {log}")
 
 
 def test_every_fault_is_looked_for() -> None:
