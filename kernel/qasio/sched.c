@@ -15,29 +15,39 @@
  *   boosted	writes somebody waits for; there are no more than waiting tasks
  *   read	all reads
  *   sync	writes with REQ_SYNC, REQ_FUA or REQ_PREFLUSH
+ *   file	other writes to a file that somebody waits for, see Boosting
  *   meta	other writes with REQ_META or REQ_PRIO
  *   async	all other writes
  *
- * A kind is served when those above it have nothing queued.  meta and async,
- * the backlog, obey three rules more:
+ * A kind is served when those above it have nothing queued.  What the driver has
+ * been given can no longer be overtaken: of asynchronous writes, waited for or
+ * not, it gets async_kib at a time.  meta and async, the backlog, obey three rules
+ * more:
  *
- *  - What the driver has been given can no longer be overtaken.  So it gets
- *    async_kib of the backlog at a time, and a single request of it as long as
- *    there was synchronous I/O in the last QASIO_RECENT.
+ *  - The driver gets a single request of it as long as there was synchronous I/O
+ *    in the last QASIO_RECENT.
  *
- *  - None is dispatched while anybody waits: while a request of the first three
+ *  - None is dispatched while anybody waits: while a request of the first four
  *    kinds is anywhere between its allocation and its completion (a flush does
  *    not pass through the scheduler, but what asked for it was allocated),
- *    nor for idle_us after that.  fsync() is a chain of requests, each sent
- *    when the last has returned, and a backlog request in a gap would cost the
- *    next one all the time that it occupies the device.
+ *    nor for idle_us after that, or the mean time of a backlog request if that
+ *    is less.  fsync() is a chain of requests, each sent when the last has
+ *    returned, and a backlog request in a gap would cost the next one all the
+ *    time that it occupies the device.
  *
  *  - One is dispatched nevertheless once none was for async_wait_ms.
  *
  * So nothing starves: boosted requests are few, of sync writes that wait behind
- * reads QASIO_SYNC_BATCH go every sync_wait_ms, the backlog moves every async_wait_ms,
+ * reads QASIO_SYNC_BATCH go every sync_wait_ms, of a file that is waited for the
+ * request that the task is at is boosted, the backlog moves every async_wait_ms,
  * within it a request is passed by others for QASIO_SORT_EXPIRE at most, and a
  * level waits for those above it for prio_aging_ms at most.
+ *
+ * Of those who wait, some want one small request after another and some a file
+ * of many large ones, each of which would stand in the way of the former.  So a
+ * boosted or file request larger than QASIO_SMALL leaves the device to reads and
+ * sync writes for QASIO_TURN times the mean time of an asynchronous request since
+ * the last one, if there are any, or were in the last idle_us.
  *
  * The backlog is served in the order of sectors, from where it was last served,
  * meta first; the other kinds in the order of arrival.
@@ -52,8 +62,9 @@
  * not missed.  A request that the driver has already is beyond help.
  *
  * If a task waits in fsync() or the like, it will wait for the other pages of
- * the file too.  Their requests become sync, which they would have been if
- * fsync() had come before write-back.
+ * the file too.  Their requests become of the kind file: no longer held back as
+ * the backlog is, but behind what is sync, as they may be very many, and someone
+ * else's commit is small.
  *
  * Races
  *
@@ -90,6 +101,10 @@
 #define QASIO_SORT_EXPIRE	(5 * HZ)
 /* So many sync writes follow each other before reads go first again. */
 #define QASIO_SYNC_BATCH	16
+/* Up to so many bytes a request that is waited for need not let others pass. */
+#define QASIO_SMALL		SZ_64K
+/* For how many times its own time a larger one does. */
+#define QASIO_TURN		2
 /* The weight of the newest request in the mean service time is one in so many. */
 #define QASIO_SERVICE_WEIGHT	8
 
@@ -111,7 +126,7 @@ static const struct {
 	unsigned int value, max;
 } qasio_defaults[] = {
 	[QASIO_BOOST]		= { 1, 1 },
-	[QASIO_IDLE_US]		= { 1000, USEC_PER_SEC },
+	[QASIO_IDLE_US]		= { 4000, USEC_PER_SEC },
 	[QASIO_ASYNC_WAIT_MS]	= { 100, 10 * MSEC_PER_SEC },
 	[QASIO_ASYNC_KIB]	= { 1024, SZ_1M },
 	[QASIO_SYNC_WAIT_MS]	= { 100, 10 * MSEC_PER_SEC },
@@ -122,6 +137,7 @@ enum qasio_kind {
 	QASIO_BOOSTED,
 	QASIO_READ,
 	QASIO_SYNC_WRITE,
+	QASIO_FILE_WRITE,
 	QASIO_META_WRITE,
 	QASIO_ASYNC_WRITE,
 	QASIO_KINDS
@@ -131,6 +147,7 @@ static const char * const qasio_kind_names[] = {
 	[QASIO_BOOSTED]		= "boosted",
 	[QASIO_READ]		= "read",
 	[QASIO_SYNC_WRITE]	= "sync",
+	[QASIO_FILE_WRITE]	= "file",
 	[QASIO_META_WRITE]	= "meta",
 	[QASIO_ASYNC_WRITE]	= "async",
 };
@@ -175,19 +192,22 @@ struct qasio_level {
  * @dispatch: requests that the driver gave back
  * @level: all other queued requests
  * @queued: how many are queued
- * @backlog: how many of these are of the kinds meta and async
+ * @async: how many of these are asynchronous writes, of any kind
  * @blocked: a dispatch found nothing that may go; completion or @timer ends it
  * @timer: runs the queue when time has made something dispatchable
  * @backlog_pos: where the last backlog request ended
  * @sync_left: how many sync writes may still pass the reads
  * @sync_moved: when one last did, in jiffies
  * @backlog_moved: when one was last dispatched, or the first was queued, in ns
- * @in_flight: backlog requests that the driver has
+ * @in_flight: asynchronous writes that the driver has
  * @in_flight_sectors: what they write
  * @waited_for: requests alive that somebody waits for
- * @last_waited_for: when the last of these completed, in ns
- * @last_waited_for_jiffies: the same, coarser, also if there was no backlog
- * @last_done: when the last backlog request completed, in ns
+ * @last_waited_for: when the last of these completed, in ns, if anything
+ *		     asynchronous was queued then
+ * @last_waited_for_jiffies: the same, coarser, in any case
+ * @sync: of those waited for, the synchronous ones
+ * @last_sync: as @last_waited_for, for these
+ * @last_done: when the last asynchronous request completed, in ns
  * @service_ns: mean time for which one occupies the device
  * @tunable: what can be set
  */
@@ -199,7 +219,7 @@ struct qasio_queue {
 	struct list_head dispatch;
 	struct qasio_level level[QASIO_LEVELS];
 	unsigned int queued;
-	unsigned int backlog;
+	unsigned int async;
 	bool blocked;
 	struct hrtimer timer;
 	sector_t backlog_pos;
@@ -212,6 +232,8 @@ struct qasio_queue {
 	atomic_t waited_for;
 	u64 last_waited_for;
 	unsigned long last_waited_for_jiffies;
+	atomic_t sync;
+	u64 last_sync;
 	u64 last_done;
 	u64 service_ns;
 
@@ -225,13 +247,14 @@ static DEFINE_SPINLOCK(qasio_queues_lock);
  * What a request is accounted for, kept in rq->elv.priv[0]; the list that it is
  * queued in, or NULL, is in rq->elv.priv[1].
  *
- * rq->fifo_time is when it was inserted, in jiffies, and for a backlog request
+ * rq->fifo_time is when it was inserted, in jiffies, and for an asynchronous one
  * that the driver has, when it was dispatched, in ns.
  */
 #define QASIO_RQ_LEVEL		0x3UL		/* its level; valid if ALIVE */
 #define QASIO_RQ_ALIVE		0x4UL		/* in qasio_level::alive */
 #define QASIO_RQ_WAITED_FOR	0x8UL		/* in qasio_queue::waited_for */
-#define QASIO_RQ_IN_FLIGHT	0x10UL		/* in qasio_queue::in_flight */
+#define QASIO_RQ_SYNC		0x10UL		/* in qasio_queue::sync */
+#define QASIO_RQ_IN_FLIGHT	0x20UL		/* in qasio_queue::in_flight */
 #define QASIO_RQ_SECTORS	8		/* shift: sectors in flight */
 
 static unsigned long qasio_flags(struct request *rq)
@@ -262,6 +285,12 @@ static enum qasio_kind qasio_kind_of(blk_opf_t opf)
 static bool qasio_is_backlog(enum qasio_kind kind)
 {
 	return kind >= QASIO_META_WRITE;
+}
+
+/* Whether it was sent by write-back, waited for or not. */
+static bool qasio_is_async(struct request *rq)
+{
+	return qasio_is_backlog(qasio_kind_of(rq->cmd_flags));
 }
 
 static unsigned int qasio_level_of(unsigned short ioprio)
@@ -302,7 +331,12 @@ static void qasio_count_waited_for(struct qasio_queue *qd, struct request *rq)
 	if (flags & QASIO_RQ_WAITED_FOR)
 		return;
 	atomic_inc(&qd->waited_for);
-	qasio_set_flags(rq, flags | QASIO_RQ_WAITED_FOR);
+	flags |= QASIO_RQ_WAITED_FOR;
+	if (!qasio_is_async(rq)) {
+		atomic_inc(&qd->sync);
+		flags |= QASIO_RQ_SYNC;
+	}
+	qasio_set_flags(rq, flags);
 }
 
 static void qasio_count_in_flight(struct qasio_queue *qd, struct request *rq)
@@ -310,7 +344,6 @@ static void qasio_count_in_flight(struct qasio_queue *qd, struct request *rq)
 	unsigned long sectors = blk_rq_sectors(rq);
 
 	rq->fifo_time = ktime_get_ns();
-	qd->backlog_moved = rq->fifo_time;
 	atomic_inc(&qd->in_flight);
 	atomic_add(sectors, &qd->in_flight_sectors);
 	qasio_set_flags(rq, qasio_flags(rq) | QASIO_RQ_IN_FLIGHT |
@@ -329,7 +362,7 @@ static void qasio_uncount_in_flight(struct qasio_queue *qd, struct request *rq)
 	qasio_set_flags(rq, flags & ~QASIO_RQ_IN_FLIGHT);
 }
 
-/* @rq, of the backlog, is done: how long was the device busy with it alone? */
+/* @rq, asynchronous, is done: how long was the device busy with it alone? */
 static void qasio_learn(struct qasio_queue *qd, struct request *rq, u64 now)
 {
 	u64 since = max(rq->fifo_time, READ_ONCE(qd->last_done));
@@ -357,7 +390,7 @@ static void qasio_enqueue(struct qasio_queue *qd, struct request *rq,
 	qd->queued++;
 	if (!qasio_is_backlog(kind))
 		qasio_count_waited_for(qd, rq);
-	else if (!qd->backlog++)
+	if (qasio_is_async(rq) && !qd->async++)
 		qd->backlog_moved = ktime_get_ns();
 }
 
@@ -384,8 +417,8 @@ static void qasio_dequeue(struct qasio_queue *qd, struct request *rq)
 		q->last_merge = NULL;
 	rq->elv.priv[1] = NULL;
 	qd->queued--;
-	if (qasio_is_backlog(list->kind))
-		qd->backlog--;
+	if (qasio_is_async(rq))
+		qd->async--;
 }
 
 /* Make @rq, which is queued, of a better kind; it takes part in no more merges. */
@@ -401,8 +434,8 @@ static void qasio_promote(struct qasio_queue *qd, struct request *rq,
 }
 
 /*
- * @rq, of the backlog, has to do with @wait as @match says; @ahead others would
- * go before it.
+ * @rq, which is asynchronous, has to do with @wait as @match says; @ahead others
+ * would go before it.
  */
 static void qasio_boost(struct qasio_queue *qd, struct request *rq,
 			const struct qasio_wait *wait, enum qasio_match match,
@@ -414,8 +447,9 @@ static void qasio_boost(struct qasio_queue *qd, struct request *rq,
 		qasio_promote(qd, rq, QASIO_BOOSTED, level);
 		qasio_count_boost(rq, wait, late, ahead,
 				  ahead * READ_ONCE(qd->service_ns));
-	} else if (match == QASIO_SAME_FILE) {
-		qasio_promote(qd, rq, QASIO_SYNC_WRITE, level);
+	} else if (match == QASIO_SAME_FILE &&
+		   qasio_is_backlog(qasio_list_of(rq)->kind)) {
+		qasio_promote(qd, rq, QASIO_FILE_WRITE, level);
 		qasio_count_same_file();
 	}
 }
@@ -434,7 +468,7 @@ static void qasio_catch(struct qasio_queue *qd, struct request *rq)
 		return;
 	match = qasio_find_wait(rq, &wait);
 	if (match != QASIO_NO_MATCH)
-		qasio_boost(qd, rq, &wait, match, true, qd->backlog - 1);
+		qasio_boost(qd, rq, &wait, match, true, qd->async - 1);
 }
 
 /*
@@ -541,7 +575,7 @@ static void qasio_insert_request(struct qasio_queue *qd, struct request *rq,
 	}
 
 	/* More backlog on a blocked one changes nothing. */
-	if (!qasio_is_backlog(kind) || !qd->backlog)
+	if (!qasio_is_backlog(kind) || !qd->async)
 		WRITE_ONCE(qd->blocked, false);
 	qasio_enqueue(qd, rq, level, kind);
 	qasio_make_mergeable(q, rq);
@@ -580,12 +614,12 @@ static enum qasio_match qasio_boost_in(struct qasio_queue *qd,
 	unsigned int ahead = 0, i;
 
 	spin_lock(&qd->lock);
-	for (i = 0; i < QASIO_LEVELS * QASIO_KINDS && qd->backlog; i++) {
+	for (i = 0; i < QASIO_LEVELS * QASIO_KINDS && qd->async; i++) {
 		struct qasio_list *list = &qd->level[i / QASIO_KINDS]
 					      .list[i % QASIO_KINDS];
 		struct request *rq, *next;
 
-		if (!qasio_is_backlog(list->kind))
+		if (list->kind < QASIO_FILE_WRITE)
 			continue;
 		list_for_each_entry_safe(rq, next, &list->fifo, queuelist) {
 			enum qasio_match match = qasio_match(rq, wait);
@@ -606,7 +640,7 @@ out:
  * @wait: the wait
  *
  * Context: Process context, may be called with preemption disabled.
- * Return: whether it was in the backlog of a queue.
+ * Return: whether it was in a queue.
  */
 bool qasio_boost_queued(const struct qasio_wait *wait)
 {
@@ -616,7 +650,7 @@ bool qasio_boost_queued(const struct qasio_wait *wait)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(qd, &qasio_queues, node) {
-		if (!qasio_get(qd, QASIO_BOOST) || !READ_ONCE(qd->backlog))
+		if (!qasio_get(qd, QASIO_BOOST) || !READ_ONCE(qd->async))
 			continue;
 		match = qasio_boost_in(qd, wait);
 		if (match != QASIO_NO_MATCH)
@@ -684,38 +718,75 @@ static struct request *qasio_next_backlog(struct qasio_queue *qd,
 	return qasio_next_sorted(list, qd->backlog_pos);
 }
 
+/* Whether it is time @at; if not, the queue will be run then. */
+static bool qasio_reached(struct qasio_queue *qd, u64 at)
+{
+	u64 expires = ktime_to_ns(hrtimer_get_expires(&qd->timer));
+	u64 now = ktime_get_ns();
+
+	if (at <= now)
+		return true;
+	/* The earliest of several times, but not one that has come already. */
+	if (!hrtimer_active(&qd->timer) || expires > at || expires <= now)
+		hrtimer_start(&qd->timer, ns_to_ktime(at), HRTIMER_MODE_ABS);
+	return false;
+}
+
+/* How long to wait for the next link of a chain: no longer than it could lose. */
+static u64 qasio_idle_ns(struct qasio_queue *qd)
+{
+	return min((u64)qasio_get(qd, QASIO_IDLE_US) * NSEC_PER_USEC,
+		   READ_ONCE(qd->service_ns));
+}
+
+/* May the driver have @rq, which is asynchronous, as far as it has others? */
+static bool qasio_has_room(struct qasio_queue *qd, struct request *rq)
+{
+	unsigned int in_flight = atomic_read(&qd->in_flight);
+	unsigned int kib = atomic_read(&qd->in_flight_sectors) / 2;
+
+	return !in_flight ||
+	       (in_flight < qd->q->tag_set->queue_depth &&
+		kib + blk_rq_bytes(rq) / SZ_1K <= qasio_get(qd, QASIO_ASYNC_KIB));
+}
+
 /*
  * May the driver have @rq, of the backlog?  If only time is in the way, the
  * timer is set.
  */
 static bool qasio_backlog_may_go(struct qasio_queue *qd, struct request *rq)
 {
-	unsigned int in_flight = atomic_read(&qd->in_flight);
-	unsigned int kib = atomic_read(&qd->in_flight_sectors) / 2;
 	bool recent = time_is_after_jiffies(READ_ONCE(qd->last_waited_for_jiffies) +
 					    QASIO_RECENT);
 	bool waited_for = atomic_read(&qd->waited_for);
-	u64 now, at;
+	u64 at;
 
-	if (in_flight && (recent || waited_for ||
-			  in_flight >= qd->q->tag_set->queue_depth ||
-			  kib + blk_rq_bytes(rq) / SZ_1K > qasio_get(qd, QASIO_ASYNC_KIB)))
+	if (!qasio_has_room(qd, rq) ||
+	    (atomic_read(&qd->in_flight) && (recent || waited_for)))
 		return false;
 	if (!waited_for && !recent)
 		return true;
 
-	now = ktime_get_ns();
 	at = qd->backlog_moved +
 	     (u64)qasio_get(qd, QASIO_ASYNC_WAIT_MS) * NSEC_PER_MSEC;
 	if (!waited_for)
-		at = min(at, READ_ONCE(qd->last_waited_for) +
-			     (u64)qasio_get(qd, QASIO_IDLE_US) * NSEC_PER_USEC);
-	if (at <= now)
+		at = min(at, READ_ONCE(qd->last_waited_for) + qasio_idle_ns(qd));
+	return qasio_reached(qd, at);
+}
+
+/* May the driver have @rq, which is asynchronous and waited for? */
+static bool qasio_boosted_may_go(struct qasio_queue *qd, struct request *rq)
+{
+	u64 at;
+
+	if (blk_rq_bytes(rq) <= QASIO_SMALL)
 		return true;
-	if (!hrtimer_active(&qd->timer) ||
-	    hrtimer_get_expires(&qd->timer) != ns_to_ktime(at))
-		hrtimer_start(&qd->timer, ns_to_ktime(at), HRTIMER_MODE_ABS);
-	return false;
+	if (!qasio_has_room(qd, rq))
+		return false;
+	at = READ_ONCE(qd->last_done) + QASIO_TURN * READ_ONCE(qd->service_ns);
+	if (!atomic_read(&qd->sync))
+		at = min(at, READ_ONCE(qd->last_sync) + qasio_idle_ns(qd));
+	return qasio_reached(qd, at);
 }
 
 static struct request *qasio_next_of_level(struct qasio_queue *qd,
@@ -724,13 +795,16 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	struct request *boosted = qasio_first(&level->list[QASIO_BOOSTED]);
 	struct request *read = qasio_first(&level->list[QASIO_READ]);
 	struct request *sync = qasio_first(&level->list[QASIO_SYNC_WRITE]);
+	struct request *file = qasio_first(&level->list[QASIO_FILE_WRITE]);
 	struct request *backlog = qasio_next_backlog(qd, level);
 
 	/* With nothing else queued this also sets the timer. */
 	if (backlog && qasio_backlog_may_go(qd, backlog))
 		return backlog;
-	if (boosted)
+	if (boosted && qasio_boosted_may_go(qd, boosted))
 		return boosted;
+	if (!read && !sync)
+		return file && qasio_boosted_may_go(qd, file) ? file : NULL;
 	if (!read || !sync)
 		return read ?: sync;
 
@@ -788,10 +862,9 @@ static struct request *qasio_take(struct qasio_queue *qd)
 {
 	struct request *rq = list_first_entry_or_null(&qd->dispatch,
 						      struct request, queuelist);
-	bool backlog;
+	bool backlog = false;
 
 	if (rq) {
-		backlog = qasio_is_backlog(qasio_kind_of(rq->cmd_flags));
 		list_del_init(&rq->queuelist);
 		qd->queued--;
 	} else {
@@ -801,9 +874,11 @@ static struct request *qasio_take(struct qasio_queue *qd)
 		backlog = qasio_is_backlog(qasio_list_of(rq)->kind);
 		qasio_dequeue(qd, rq);
 	}
+	if (qasio_is_async(rq))
+		qasio_count_in_flight(qd, rq);
 	if (backlog) {
 		qd->backlog_pos = blk_rq_pos(rq) + blk_rq_sectors(rq);
-		qasio_count_in_flight(qd, rq);
+		qd->backlog_moved = rq->fifo_time;
 	}
 	rq->rq_flags |= RQF_STARTED;
 	return rq;
@@ -888,8 +963,15 @@ static void qasio_finish_request(struct request *rq)
 	}
 	if (flags & QASIO_RQ_WAITED_FOR) {
 		WRITE_ONCE(qd->last_waited_for_jiffies, jiffies);
-		if (READ_ONCE(qd->backlog))
-			WRITE_ONCE(qd->last_waited_for, ktime_get_ns());
+		if (READ_ONCE(qd->async)) {
+			u64 now = ktime_get_ns();
+
+			WRITE_ONCE(qd->last_waited_for, now);
+			if (flags & QASIO_RQ_SYNC)
+				WRITE_ONCE(qd->last_sync, now);
+		}
+		if (flags & QASIO_RQ_SYNC && atomic_dec_and_test(&qd->sync))
+			wake = true;
 		if (atomic_dec_and_test(&qd->waited_for))
 			wake = true;
 	}

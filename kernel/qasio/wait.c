@@ -68,8 +68,8 @@ static unsigned long qasio_waits_until;
  * @late: found when it was put into a queue
  * @handle: of the waits, those of a task that holds a journal handle
  * @commit: of the waits, those of a commit thread
- * @saved_ns: what boosting saved: the backlog requests that were ahead of it,
- *	      times the mean time of one
+ * @saved_ns: what boosting saved: the asynchronous requests that were ahead of
+ *	      it, times the mean time of one
  */
 struct qasio_counters {
 	atomic64_t waits, boosted, late, handle, commit, saved_ns;
@@ -296,7 +296,7 @@ void qasio_count_boost(struct request *rq, const struct qasio_wait *wait,
 	trace_qasio_boost(rq, wait->type, late, ahead);
 }
 
-/* A request was made sync because of its file. */
+/* A request became of the kind file. */
 void qasio_count_same_file(void)
 {
 	atomic64_inc(&qasio_same_file);

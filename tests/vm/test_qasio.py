@@ -28,7 +28,7 @@ from fastsync_lab.progress import silent
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 from fastsync_lab.waits.cells import WAITS, parse_waits
 from tests.vm.conftest import IN_TIME, compile_program, other_device
-from tests.vm.guestfs import FILE, MNT, GuestFs
+from tests.vm.guestfs import FILE, MNT, GuestFs, parse_events
 
 QUEUE = "/sys/block/flash0/queue"
 STATE = "/sys/kernel/debug/block/flash0/sched/state"
@@ -65,6 +65,10 @@ class Scheduled:
 
     def waits(self) -> Counters:
         return parse_waits(self.vm.run(f"cat {WAITS}").stdout)
+
+    def same_file(self) -> int:
+        """How many requests were let pass the backlog because somebody waits for their file."""
+        return int(self.vm.run(f"awk '/^same_file/ {{ print $2 }}' {WAITS}").stdout)
 
     def tune(self, name: str, value: int) -> None:
         self.vm.run(f"echo {value} >{QUEUE}/iosched/{name}")
@@ -140,6 +144,23 @@ def test_who_waits_for_durable_data_passes_the_backlog(
     before = sched.waits()
     assert sched.timed_ms(BACKLOG, *words, call=call) > BACKLOG_MS / 2
     assert sched.gained("sync", before)["boosted"] == 0
+
+
+@IN_TIME
+def test_a_small_fsync_need_not_wait_for_that_of_a_large_file(sched: Scheduled) -> None:
+    settled(sched)
+    large, program = f"{MNT}/large", sched.fs.fsops_path
+    before = sched.same_file()
+    done = sched.vm.run(
+        f": >{large} && {program} {large} open {BACKLOG} || exit\n"
+        f"{program} {large}.backlog clock open fsync clock >/run/large & large=$!\n"
+        f"{program} {FILE} open sleep:50 overwrite:4096 clock fsync clock || exit\n"
+        "wait $large && cat /run/large"
+    )
+    times_ms = [event["time_ns"] / 1e6 for event in parse_events(done.stdout)]
+    assert times_ms[1] - times_ms[0] < BOOSTED_MS + REQUEST_MS
+    assert times_ms[3] - times_ms[2] < 2 * BACKLOG_MS
+    assert sched.same_file() - before > 8  # all but what the driver had before
 
 
 def test_a_task_that_changes_metadata_under_write_back_is_boosted(sched: Scheduled) -> None:
