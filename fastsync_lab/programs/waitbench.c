@@ -7,7 +7,8 @@
  * In the current folder.  A second process writes files of BULK_MIB MiB,
  * buffered, 1 MiB a call, one after the other, and removes each when it has
  * finished the second one after it; BULK_LEAD_S seconds after it began, when
- * write-back is busy, the BENCHMARK starts, ROUNDS rounds of:
+ * write-back is busy, the BENCHMARK starts: ROUNDS rounds, spread over WINDOW_S
+ * seconds so that each kind of moment in the writer's cycle is met, of
  *
  *   M1	creat, write 4 KiB, fsync, close: a database
  *   M2	the same with 64 KiB that are already on their way to the device when
@@ -29,9 +30,10 @@
  * there is no writer: what the rounds take on a device that is free.
  *
  * "On their way": by sync_file_range(), which sends them as write-back does.
- * The result is one JSON object: the latency of each call in ns, the time for
- * all rounds, and what DEVICE ("/dev/X") was told to write in WINDOW_S seconds
- * from the first round on, or until the last if that takes longer.
+ * The result is one JSON object: the latency of each call in ns, the time that
+ * all rounds took, without the pauses between them, and what DEVICE ("/dev/X")
+ * was told to write in WINDOW_S seconds from the first round on, or until the
+ * last if that takes longer.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -304,6 +306,22 @@ static void bulk(void)
 	}
 }
 
+/* Do all rounds, each at its time or when the last is done; how long they took. */
+static int64_t do_rounds(void (*round)(long), int64_t start, int64_t window_ns)
+{
+	int64_t elapsed = 0;
+
+	for (long i = 0; i < rounds; i++) {
+		int64_t began;
+
+		sleep_until(start + i * window_ns / rounds);
+		began = now_ns();
+		round(i);
+		elapsed += now_ns() - began;
+	}
+	return elapsed;
+}
+
 static int64_t sectors_written(const char *device)
 {
 	char path[64], line[512];
@@ -356,7 +374,7 @@ static void print_calls(void)
 
 int main(int argc, char **argv)
 {
-	int64_t start, done, end, before, after;
+	int64_t start, end, before, after, window_ns, elapsed = 0;
 	int alone = argc == 6 && !strcmp(argv[5], "alone");
 	size_t which = 0;
 	pid_t writer = 0;
@@ -386,14 +404,14 @@ int main(int argc, char **argv)
 		if (!writer)
 			bulk();
 	}
+	window_ns = atol(argv[4]) * NS_PER_S;
 	sleep_until(now_ns() + BULK_LEAD_S * NS_PER_S);
 
 	before = sectors_written(argv[1]);
 	start = now_ns();
-	for (long i = 0; benchmarks[which].round && i < rounds; i++)
-		benchmarks[which].round(i);
-	done = now_ns();
-	sleep_until(start + atol(argv[4]) * NS_PER_S);
+	if (benchmarks[which].round)
+		elapsed = do_rounds(benchmarks[which].round, start, window_ns);
+	sleep_until(start + window_ns);
 	end = now_ns();
 	after = sectors_written(argv[1]);
 	if (!alone) {
@@ -404,7 +422,7 @@ int main(int argc, char **argv)
 
 	printf("{\"benchmark\": \"%s\", \"rounds\": %ld, \"elapsed_ns\": %" PRId64
 	       ", \"window_ns\": %" PRId64 ", \"written_bytes\": %" PRId64 ", \"calls\": {",
-	       argv[2], rounds, done - start, end - start, (after - before) * 512);
+	       argv[2], rounds, elapsed, end - start, (after - before) * 512);
 	print_calls();
 	printf("}}\n");
 	return 0;

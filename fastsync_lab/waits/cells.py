@@ -8,11 +8,12 @@ from typing import Any
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import MKFS, MOUNT_POINT, SECTION
 from fastsync_lab.measure import fio_job
-from fastsync_lab.waits.rows import BULK, Benchmark, Rows, Scheduler
+from fastsync_lab.waits.rows import Benchmark, Rows, Scheduler
 from fastsync_lab.workload import FIO_ARGUMENTS
 
 REST_S = 6  # longer than jbd2's periodic commit
 WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
+DEFAULT_MAX_SECTORS = 0  # what the kernel takes for its default
 QUEUE = "/sys/block/${FASTSYNC_DEV##*/}/queue"
 WAITS = "/sys/kernel/debug/qasio/waits"
 FIO_BLOCK_KIB = 4
@@ -27,6 +28,7 @@ def scheduler_lines(scheduler: Scheduler, nr_requests: int | None) -> list[str]:
         f"echo none >{QUEUE}/scheduler || exit",
         f"echo {scheduler.scheduler} >{QUEUE}/scheduler || exit",
         f"echo {WBT_ON_US if scheduler.wbt else WBT_OFF_US} >{QUEUE}/wbt_lat_usec || exit",
+        f"echo {scheduler.max_sectors_kb or DEFAULT_MAX_SECTORS} >{QUEUE}/max_sectors_kb || exit",
     ]
     if (wanted := scheduler.nr_requests or nr_requests) and scheduler.scheduler != "none":
         lines.append(f"echo {wanted} >{QUEUE}/nr_requests || exit")
@@ -152,7 +154,7 @@ def cells_of(rows: Rows, nr_requests: int | None, waitbench: str, fio: str) -> l
         )
         for benchmark in rows.benchmarks
         for scheduler in rows.schedulers
-        if scheduler.writer or benchmark.name != BULK
+        if scheduler.runs(benchmark.name)
     ]
     matrix = rows.matrix
     return cells + [

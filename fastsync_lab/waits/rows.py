@@ -20,6 +20,9 @@ FIGURES = (*CALL_FIGURES, *ROUND_FIGURES, *MATRIX_FIGURES)
 class Scheduler:
     """An I/O scheduler and its settings; `nr_requests` where it is not what others have.
 
+    `max_sectors_kb` is the most that a request may have, in KiB, where it is not the kernel's.
+    With `benchmarks` only these run.
+
     Without `writer` the calls have the device for themselves: what no scheduler can be better than.
     """
 
@@ -28,12 +31,20 @@ class Scheduler:
     wbt: bool = False
     writer: bool = True
     nr_requests: int | None = None
+    max_sectors_kb: int | None = None
     tunables: Mapping[str, int] = field(default_factory=dict)
+    benchmarks: Sequence[str] = ()
+
+    def runs(self, benchmark: str) -> bool:
+        """Whether `benchmark` is run with it."""
+        if benchmark == BULK and not self.writer:
+            return False
+        return not self.benchmarks or benchmark in self.benchmarks
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark of waitbench: its rounds, and the seconds in which the device's writes count."""
+    """A benchmark of waitbench: its rounds, and the seconds over which they are spread."""
 
     name: str
     rounds: int
@@ -105,6 +116,11 @@ def parse_rows(text: str, *, quick: bool) -> Rows:
     named = [*(requirement.base for requirement in rows.required), *rows.matrix.schedulers]
     if unknown := [name for name in named if name not in known]:
         raise FastsyncError(f"rows.toml: no scheduler {unknown[0]!r}")
+    known = {benchmark.name for benchmark in rows.benchmarks}
+    named = [name for scheduler in rows.schedulers for name in scheduler.benchmarks]
+    named += [name for requirement in rows.required for name in requirement.benchmarks]
+    if unknown := [name for name in named if name not in known]:
+        raise FastsyncError(f"rows.toml: no benchmark {unknown[0]!r}")
     if not quick:
         return rows
     return replace(

@@ -35,6 +35,7 @@ wbt = true
 name = "qasio, boost off"
 scheduler = "qasio"
 nr_requests = 2048
+max_sectors_kb = 64
 tunables = { boost = 0 }
 [[scheduler]]
 name = "qasio"
@@ -116,6 +117,7 @@ def test_the_rows_of_the_experiment_are_sound() -> None:
         ('figure = "max"', 'figure = "min"', "no figure 'min': there are max, p99"),
         ('base = "others"', 'base = "bfq"', "no scheduler 'bfq'"),
         ("wbt = true", "throttle = true", "throttle"),
+        ("wbt = true", 'benchmarks = ["M6"]', "no benchmark 'M6'"),
     ],
 )
 def test_unknown_names_are_refused(old: str, new: str, message: str) -> None:
@@ -131,7 +133,9 @@ def test_a_cells_script_sets_what_its_row_says() -> None:
     assert "echo 2000 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
     assert "echo 128 >/sys/block/${FASTSYNC_DEV##*/}/queue/nr_requests" in script
     assert "/waitbench $FASTSYNC_DEV M1 2 1 || exit" in script
+    assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/max_sectors_kb" in script  # the default
     script = cell_script(off, rows.benchmarks[0], None, "/waitbench")
+    assert "echo 64 >/sys/block/${FASTSYNC_DEV##*/}/queue/max_sectors_kb" in script
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/iosched/boost || exit" in script
     assert "echo 0 >/sys/block/${FASTSYNC_DEV##*/}/queue/wbt_lat_usec" in script
     assert "echo 2048 >/sys/block/${FASTSYNC_DEV##*/}/queue/nr_requests" in script
@@ -172,6 +176,12 @@ def test_the_matrix_is_run_under_the_schedulers_it_names() -> None:
     assert {"benchmark": "BULK", "scheduler": "no writer"} not in [cell.names for cell in cells]
     assert "/fio --name=matrix --filename=$FASTSYNC_DEV --rw=randread" in cells[-1].script
     assert "--iodepth=4" in cells[-1].script
+    some = parse_rows(ROWS.replace("wbt = true", 'benchmarks = ["BULK"]'), quick=False)
+    assert "mq-deadline" not in [
+        cell.names["scheduler"]
+        for cell in cells_of(some, 128, "/waitbench", "/fio")
+        if cell.names.get("benchmark") == "M1"
+    ]
     quick = parse_rows(ROWS, quick=True)
     assert [cell.names for cell in cells_of(quick, 128, "/waitbench", "/fio")] == [
         {"benchmark": "M1", "scheduler": "qasio"}
