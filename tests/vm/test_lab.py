@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet
+from fastsync_lab.build import ModuleSet, assemble
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
@@ -25,6 +25,13 @@ def children(pid: int) -> list[int]:
     """The processes that a process's main thread started."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in text.split()]
+
+
+@pytest.mark.parametrize(
+    "fault", sorted((repo_root() / "tests" / "faults").rglob("*.patch")), ids=lambda path: path.stem
+)
+def test_every_planted_fault_applies(tree: KernelTree, tmp_path: Path, fault: Path) -> None:
+    assemble(tree, tmp_path, stock=False, fault=fault)
 
 
 def test_status_and_both_streams_come_back(vm: Vm) -> None:
