@@ -38,10 +38,10 @@
  *  - One is dispatched nevertheless once none was for async_wait_ms.
  *
  * So nothing starves: boosted requests are few, of sync writes that wait behind
- * reads QASIO_SYNC_BATCH go every sync_wait_ms, of a file that is waited for the
- * request that the task is at is boosted, the backlog moves every async_wait_ms,
- * within it a request is passed by others for QASIO_SORT_EXPIRE at most, and a
- * level waits for those above it for prio_aging_ms at most.
+ * reads QASIO_SYNC_BATCH go every sync_wait_ms, of the kind file one goes every
+ * async_wait_ms and of the backlog another, within the backlog a request is passed
+ * by others for QASIO_SORT_EXPIRE at most, and a level waits for those above it for
+ * prio_aging_ms at most.
  *
  * Of those who wait, some want one small request after another and some a file
  * of many large ones, each of which would stand in the way of the former.  So a
@@ -198,6 +198,7 @@ struct qasio_level {
  * @backlog_pos: where the last backlog request ended
  * @sync_left: how many sync writes may still pass the reads
  * @sync_moved: when one last did, in jiffies
+ * @file_moved: when a file request last passed these, in jiffies
  * @backlog_moved: when one was last dispatched, or the first was queued, in ns
  * @in_flight: asynchronous writes that the driver has
  * @in_flight_sectors: what they write
@@ -225,6 +226,7 @@ struct qasio_queue {
 	sector_t backlog_pos;
 	unsigned int sync_left;
 	unsigned long sync_moved;
+	unsigned long file_moved;
 	u64 backlog_moved;
 
 	atomic_t in_flight;
@@ -789,10 +791,34 @@ static bool qasio_boosted_may_go(struct qasio_queue *qd, struct request *rq)
 	return qasio_reached(qd, at);
 }
 
+/* The first boosted request that may go: a large one does not hold up others. */
+static struct request *qasio_next_boosted(struct qasio_queue *qd,
+					  struct qasio_level *level)
+{
+	struct request *rq;
+
+	list_for_each_entry(rq, &level->list[QASIO_BOOSTED].fifo, queuelist)
+		if (qasio_boosted_may_go(qd, rq))
+			return rq;
+	return NULL;
+}
+
+/* Must @rq, of the kind file, go before what is synchronous?  One must, now and then. */
+static bool qasio_file_is_due(struct qasio_queue *qd, struct request *rq)
+{
+	unsigned int ms = qasio_get(qd, QASIO_ASYNC_WAIT_MS);
+
+	if (!qasio_waits_since(rq, ms) || !qasio_has_room(qd, rq) ||
+	    time_is_after_jiffies(qd->file_moved + msecs_to_jiffies(ms)))
+		return false;
+	qd->file_moved = jiffies;
+	return true;
+}
+
 static struct request *qasio_next_of_level(struct qasio_queue *qd,
 					   struct qasio_level *level)
 {
-	struct request *boosted = qasio_first(&level->list[QASIO_BOOSTED]);
+	struct request *boosted;
 	struct request *read = qasio_first(&level->list[QASIO_READ]);
 	struct request *sync = qasio_first(&level->list[QASIO_SYNC_WRITE]);
 	struct request *file = qasio_first(&level->list[QASIO_FILE_WRITE]);
@@ -801,8 +827,11 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	/* With nothing else queued this also sets the timer. */
 	if (backlog && qasio_backlog_may_go(qd, backlog))
 		return backlog;
-	if (boosted && qasio_boosted_may_go(qd, boosted))
+	boosted = qasio_next_boosted(qd, level);
+	if (boosted)
 		return boosted;
+	if (file && qasio_file_is_due(qd, file))
+		return file;
 	if (!read && !sync)
 		return file && qasio_boosted_may_go(qd, file) ? file : NULL;
 	if (!read || !sync)
@@ -1010,6 +1039,7 @@ static int qasio_start(struct request_queue *q, struct elevator_queue *eq)
 		      HRTIMER_MODE_ABS);
 	qd->last_waited_for_jiffies = jiffies - QASIO_RECENT;
 	qd->sync_moved = jiffies;
+	qd->file_moved = jiffies;
 
 	for (i = 0; i < QASIO_TUNABLES; i++)
 		qd->tunable[i] = qasio_defaults[i].value;

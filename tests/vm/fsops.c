@@ -17,6 +17,8 @@
  *                               return; the same with MIB MiB, newly written, of
  *                               FILE.backlog
  *   writebackmeta               the same with the metadata on $FASTSYNC_DEV
+ *   waitfirst                   wait for the first block of FILE, if it is under
+ *                               write-back
  *   pages:COUNT                 overwrite the first COUNT pages and send each
  *   direct:MS                   a child writes 64 KiB to FILE.direct, O_DIRECT,
  *                               again and again, for MS ms; it is waited for at
@@ -275,6 +277,11 @@ static void send(int file)
 }
 
 static void op_writeback(char *arg) { send(fd); }
+
+static void op_waitfirst(char *arg)
+{
+	need(!sync_file_range(fd, 0, BLOCK, SYNC_FILE_RANGE_WAIT_BEFORE), "sync_file_range");
+}
 
 static void op_writebackmeta(char *arg)
 {
@@ -554,7 +561,7 @@ static const struct {
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
-	OP(writeback), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
+	OP(writeback), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
