@@ -1,7 +1,7 @@
 """What rows.toml says."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -94,6 +94,12 @@ class Rows:
     quick: bool
 
 
+def refuse_unknown(what: str, named: Iterable[str], known: Collection[str]) -> None:
+    """Raises FastsyncError for the first of these names that is not known."""
+    if unknown := [name for name in named if name not in known]:
+        raise FastsyncError(f"rows.toml: no {what} {unknown[0]!r}")
+
+
 def parse_rows(text: str, *, quick: bool) -> Rows:
     """The rows; with `quick` only what the [quick] table names.
 
@@ -112,15 +118,13 @@ def parse_rows(text: str, *, quick: bool) -> Rows:
         )
     except TypeError as error:
         raise FastsyncError(f"rows.toml: {error}") from error
-    known = {OTHERS, *(scheduler.name for scheduler in rows.schedulers)}
-    named = [*(requirement.base for requirement in rows.required), *rows.matrix.schedulers]
-    if unknown := [name for name in named if name not in known]:
-        raise FastsyncError(f"rows.toml: no scheduler {unknown[0]!r}")
-    known = {benchmark.name for benchmark in rows.benchmarks}
-    named = [name for scheduler in rows.schedulers for name in scheduler.benchmarks]
-    named += [name for requirement in rows.required for name in requirement.benchmarks]
-    if unknown := [name for name in named if name not in known]:
-        raise FastsyncError(f"rows.toml: no benchmark {unknown[0]!r}")
+    schedulers = {OTHERS, *(scheduler.name for scheduler in rows.schedulers)}
+    refuse_unknown("scheduler", rows.matrix.schedulers, schedulers)
+    refuse_unknown("scheduler", [requirement.base for requirement in rows.required], schedulers)
+    benchmarks = {benchmark.name for benchmark in rows.benchmarks}
+    limited: list[Scheduler | Requirement] = [*rows.schedulers, *rows.required]
+    for row in limited:
+        refuse_unknown("benchmark", row.benchmarks, benchmarks)
     if not quick:
         return rows
     return replace(
