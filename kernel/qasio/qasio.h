@@ -29,6 +29,8 @@ enum qasio_type {
  * @mixed: the file system puts pages of several files into a bio
  * @ioprio: of the task
  * @until: when to forget the wait, in jiffies
+ * @split: the bio, if known, that writes the memory and was split
+ * @slot: where in the table of waits it is
  */
 struct qasio_wait {
 	struct address_space *mapping;
@@ -38,30 +40,36 @@ struct qasio_wait {
 	bool mixed;
 	unsigned short ioprio;
 	unsigned long until;
+	const void *split;
+	unsigned int slot;
 };
 
 /**
  * enum qasio_match - what a request has to do with a wait
  * @QASIO_NO_MATCH: nothing
  * @QASIO_SAME_FILE: the task will wait for it later
+ * @QASIO_SAME_BIO: the task waits for a bio of which it is another part
  * @QASIO_MATCH: the task waits for it
  */
 enum qasio_match {
 	QASIO_NO_MATCH,
 	QASIO_SAME_FILE,
+	QASIO_SAME_BIO,
 	QASIO_MATCH
 };
 
 /* sched.c */
-bool qasio_boost_queued(const struct qasio_wait *wait);
+bool qasio_boost_queued(struct qasio_wait *wait);
 bool qasio_in_use(void);
 
 /* wait.c */
 bool qasio_waits_pending(void);
 enum qasio_match qasio_find_wait(struct request *rq, struct qasio_wait *found);
-enum qasio_match qasio_match(struct request *rq, const struct qasio_wait *wait);
+void qasio_note_split(const struct qasio_wait *wait);
+enum qasio_match qasio_match(struct request *rq, struct qasio_wait *wait);
 void qasio_count_boost(struct request *rq, const struct qasio_wait *wait,
-		       bool late, unsigned int ahead, u64 saved_ns);
+		       enum qasio_match match, bool late, unsigned int ahead,
+		       u64 saved_ns);
 void qasio_count_same_file(void);
 void qasio_watch(void);
 void qasio_unwatch(void);

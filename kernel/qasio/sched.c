@@ -12,7 +12,7 @@
  *
  * Requests are of a level, their ioprio class, and within it of a kind:
  *
- *   boosted	writes somebody waits for; there are no more than waiting tasks
+ *   boosted	writes somebody waits for; a few for each waiting task
  *   read	all reads
  *   sync	writes with REQ_SYNC, REQ_FUA or REQ_PREFLUSH
  *   file	other writes to a file that somebody waits for, see Boosting
@@ -55,11 +55,14 @@
  * Boosting
  *
  * wait.c sees that a wait begins.  It notes the wait in a table, then looks
- * through the backlog of each queue; qasio_catch() looks into the table when a
- * request is inserted or grows by a merge.  Both is done with qasio_queue::lock
- * held, so one of the two finds the request, however insertion and wait meet: a
- * wait that begins while the request is still in a plug or waits for a tag is
- * not missed.  A request that the driver has already is beyond help.
+ * through the asynchronous writes of each queue; qasio_catch() looks into the
+ * table when a request is inserted or grows by a merge.  Both is done with
+ * qasio_queue::lock held, so one of the two finds the request, however insertion
+ * and wait meet: a wait that begins while the request is still in a plug or waits
+ * for a tag is not missed.  A request that the driver has already is beyond help.
+ *
+ * A bio that is larger than a request was split, and its pages are done when all
+ * its parts are: these are boosted together.
  *
  * If a task waits in fsync() or the like, it will wait for the other pages of
  * the file too.  Their requests become of the kind file: no longer held back as
@@ -68,8 +71,8 @@
  *
  * Races
  *
- *  - Completion: requests in the backlog cannot complete, only those that have
- *    left it, which the search does not look at.
+ *  - Completion: a request cannot complete while it is queued, and the search
+ *    looks at no others.
  *  - Requeueing: a request that comes back is dispatched first.
  *  - Merging: happens under qasio_queue::lock.  What is merged into a boosted
  *    request, or a boosted one into another, keeps the better kind.
@@ -445,15 +448,48 @@ static void qasio_boost(struct qasio_queue *qd, struct request *rq,
 {
 	unsigned int level = qasio_level_of(wait->ioprio);
 
-	if (match == QASIO_MATCH) {
+	if (match >= QASIO_SAME_BIO) {
 		qasio_promote(qd, rq, QASIO_BOOSTED, level);
-		qasio_count_boost(rq, wait, late, ahead,
+		qasio_count_boost(rq, wait, match, late, ahead,
 				  ahead * READ_ONCE(qd->service_ns));
 	} else if (match == QASIO_SAME_FILE &&
 		   qasio_is_backlog(qasio_list_of(rq)->kind)) {
 		qasio_promote(qd, rq, QASIO_FILE_WRITE, level);
 		qasio_count_same_file();
 	}
+}
+
+/* Boost what of the queued has to do with @wait; the best match found. */
+static enum qasio_match qasio_boost_all(struct qasio_queue *qd,
+					struct qasio_wait *wait)
+{
+	enum qasio_match found = QASIO_NO_MATCH;
+	unsigned int ahead = 0, i;
+
+	for (i = 0; i < QASIO_LEVELS * QASIO_KINDS && qd->async; i++) {
+		struct qasio_list *list = &qd->level[i / QASIO_KINDS]
+					      .list[i % QASIO_KINDS];
+		struct request *rq, *next;
+
+		if (list->kind < QASIO_FILE_WRITE)
+			continue;
+		list_for_each_entry_safe(rq, next, &list->fifo, queuelist) {
+			enum qasio_match match = qasio_match(rq, wait);
+
+			found = max(found, match);
+			qasio_boost(qd, rq, wait, match, false, ahead++);
+			if (match == QASIO_MATCH && !wait->whole_file)
+				return found;
+		}
+	}
+	return found;
+}
+
+/* @wait is for a bio that was split: boost its other parts, now and when they come. */
+static void qasio_boost_parts(struct qasio_queue *qd, struct qasio_wait *wait)
+{
+	qasio_boost_all(qd, wait);
+	qasio_note_split(wait);
 }
 
 /*
@@ -469,8 +505,11 @@ static void qasio_catch(struct qasio_queue *qd, struct request *rq)
 	    !qasio_get(qd, QASIO_BOOST) || !qasio_waits_pending())
 		return;
 	match = qasio_find_wait(rq, &wait);
-	if (match != QASIO_NO_MATCH)
-		qasio_boost(qd, rq, &wait, match, true, qd->async - 1);
+	if (match == QASIO_NO_MATCH)
+		return;
+	qasio_boost(qd, rq, &wait, match, true, qd->async - 1);
+	if (match == QASIO_MATCH && wait.split)
+		qasio_boost_parts(qd, &wait);
 }
 
 /*
@@ -608,31 +647,15 @@ static void qasio_insert_requests(struct blk_mq_hw_ctx *hctx,
  * Boosting
  */
 
-/* Boost what @wait waits for in one queue; the best match found. */
 static enum qasio_match qasio_boost_in(struct qasio_queue *qd,
-				       const struct qasio_wait *wait)
+				       struct qasio_wait *wait)
 {
-	enum qasio_match found = QASIO_NO_MATCH;
-	unsigned int ahead = 0, i;
+	enum qasio_match found;
 
 	spin_lock(&qd->lock);
-	for (i = 0; i < QASIO_LEVELS * QASIO_KINDS && qd->async; i++) {
-		struct qasio_list *list = &qd->level[i / QASIO_KINDS]
-					      .list[i % QASIO_KINDS];
-		struct request *rq, *next;
-
-		if (list->kind < QASIO_FILE_WRITE)
-			continue;
-		list_for_each_entry_safe(rq, next, &list->fifo, queuelist) {
-			enum qasio_match match = qasio_match(rq, wait);
-
-			found = max(found, match);
-			qasio_boost(qd, rq, wait, match, false, ahead++);
-			if (match == QASIO_MATCH && !wait->whole_file)
-				goto out;
-		}
-	}
-out:
+	found = qasio_boost_all(qd, wait);
+	if (found == QASIO_MATCH && wait->split)
+		qasio_boost_parts(qd, wait);
 	spin_unlock(&qd->lock);
 	return found;
 }
@@ -644,7 +667,7 @@ out:
  * Context: Process context, may be called with preemption disabled.
  * Return: whether it was in a queue.
  */
-bool qasio_boost_queued(const struct qasio_wait *wait)
+bool qasio_boost_queued(struct qasio_wait *wait)
 {
 	enum qasio_match match;
 	struct qasio_queue *qd;
@@ -803,16 +826,11 @@ static struct request *qasio_next_boosted(struct qasio_queue *qd,
 	return NULL;
 }
 
-/* Must @rq, of the kind file, go before what is synchronous?  One must, now and then. */
-static bool qasio_file_is_due(struct qasio_queue *qd, struct request *rq)
+/* Has @rq waited for @ms, and is it as long ago that one of its kind @moved? */
+static bool qasio_is_due(struct request *rq, unsigned int ms, unsigned long moved)
 {
-	unsigned int ms = qasio_get(qd, QASIO_ASYNC_WAIT_MS);
-
-	if (!qasio_waits_since(rq, ms) || !qasio_has_room(qd, rq) ||
-	    time_is_after_jiffies(qd->file_moved + msecs_to_jiffies(ms)))
-		return false;
-	qd->file_moved = jiffies;
-	return true;
+	return qasio_waits_since(rq, ms) &&
+	       time_is_before_eq_jiffies(moved + msecs_to_jiffies(ms));
 }
 
 static struct request *qasio_next_of_level(struct qasio_queue *qd,
@@ -830,18 +848,18 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	boosted = qasio_next_boosted(qd, level);
 	if (boosted)
 		return boosted;
-	if (file && qasio_file_is_due(qd, file))
+	if (file && qasio_has_room(qd, file) &&
+	    qasio_is_due(file, qasio_get(qd, QASIO_ASYNC_WAIT_MS), qd->file_moved)) {
+		qd->file_moved = jiffies;
 		return file;
+	}
 	if (!read && !sync)
 		return file && qasio_boosted_may_go(qd, file) ? file : NULL;
 	if (!read || !sync)
 		return read ?: sync;
 
 	if (!qd->sync_left) {
-		unsigned int ms = qasio_get(qd, QASIO_SYNC_WAIT_MS);
-
-		if (!qasio_waits_since(sync, ms) ||
-		    time_is_after_jiffies(qd->sync_moved + msecs_to_jiffies(ms)))
+		if (!qasio_is_due(sync, qasio_get(qd, QASIO_SYNC_WAIT_MS), qd->sync_moved))
 			return read;
 		qd->sync_left = QASIO_SYNC_BATCH;
 	}

@@ -24,6 +24,10 @@
  * else: file systems put pages of one file into a bio.  F2FS alone may put those
  * of several, so there all pages are looked at.
  *
+ * A bio larger than a request is split, and its pages are under write-back until
+ * all parts are written.  So once the request is known that writes the memory,
+ * the wait is for the other parts, too.
+ *
  * Why the task waits is told from the system call it is in, for the counters,
  * and to know whether it is going to wait for the rest of the file.
  */
@@ -76,7 +80,7 @@ struct qasio_counters {
 };
 
 static struct qasio_counters qasio_counters[QASIO_TYPES];
-static atomic64_t qasio_same_file;
+static atomic64_t qasio_same_file, qasio_same_bio;
 
 static const char * const qasio_type_names[] = {
 	[QASIO_META] = "meta",
@@ -88,23 +92,36 @@ static const char * const qasio_type_names[] = {
  * The table
  */
 
-static unsigned int qasio_note_wait(const struct qasio_wait *wait)
+static void qasio_note_wait(struct qasio_wait *wait)
 {
-	unsigned int slot;
-
 	spin_lock(&qasio_waits_lock);
-	slot = qasio_next_wait++ % QASIO_WAITS;
-	qasio_waits[slot] = *wait;
+	wait->slot = qasio_next_wait++ % QASIO_WAITS;
+	qasio_waits[wait->slot] = *wait;
 	WRITE_ONCE(qasio_waits_until, wait->until);
 	spin_unlock(&qasio_waits_lock);
-	return slot;
 }
 
-static void qasio_forget_wait(unsigned int slot, const struct qasio_wait *wait)
+/**
+ * qasio_note_split() - let requests to come know of which bio they are waited for
+ * @wait: the wait, with @wait->split
+ */
+void qasio_note_split(const struct qasio_wait *wait)
 {
+	struct qasio_wait *noted = &qasio_waits[wait->slot];
+
 	spin_lock(&qasio_waits_lock);
-	if (qasio_waits[slot].start == wait->start)
-		qasio_waits[slot].until = jiffies - 1;
+	if (noted->start == wait->start)
+		noted->split = wait->split;
+	spin_unlock(&qasio_waits_lock);
+}
+
+static void qasio_forget_wait(const struct qasio_wait *wait)
+{
+	struct qasio_wait *noted = &qasio_waits[wait->slot];
+
+	spin_lock(&qasio_waits_lock);
+	if (noted->start == wait->start)
+		noted->until = jiffies - 1;
 	spin_unlock(&qasio_waits_lock);
 }
 
@@ -153,6 +170,17 @@ static bool qasio_about(struct bio *bio, const struct qasio_wait *wait)
 	return page_folio(vec.bv_page)->mapping == wait->mapping;
 }
 
+/*
+ * The bio that @bio was split from, or that it is what remains of; NULL if it was
+ * not split.  A name only: it may be gone when this is compared with another.
+ */
+static const void *qasio_split_from(struct bio *bio)
+{
+	if (bio->bi_opf & REQ_NOMERGE && bio_flagged(bio, BIO_CLONED))
+		return bio->bi_private;
+	return bio_flagged(bio, BIO_CHAIN) ? bio : NULL;
+}
+
 static bool qasio_bio_writes(struct bio *bio, const struct qasio_wait *wait)
 {
 	struct bvec_iter iter;
@@ -170,9 +198,9 @@ static bool qasio_bio_writes(struct bio *bio, const struct qasio_wait *wait)
 /**
  * qasio_match() - what a request has to do with a wait
  * @rq: a request that cannot complete meanwhile
- * @wait: the wait
+ * @wait: the wait; gets to know of which bio @rq is a part
  */
-enum qasio_match qasio_match(struct request *rq, const struct qasio_wait *wait)
+enum qasio_match qasio_match(struct request *rq, struct qasio_wait *wait)
 {
 	enum qasio_match match = QASIO_NO_MATCH;
 	struct bio *bio;
@@ -185,10 +213,14 @@ enum qasio_match qasio_match(struct request *rq, const struct qasio_wait *wait)
 		if (!bio_has_data(bio))
 			continue;
 		about = qasio_about(bio, wait);
-		if ((about || wait->mixed) && qasio_bio_writes(bio, wait))
+		if ((about || wait->mixed) && qasio_bio_writes(bio, wait)) {
+			wait->split = qasio_split_from(bio);
 			return QASIO_MATCH;
-		if (about && wait->whole_file)
-			match = QASIO_SAME_FILE;
+		}
+		if (wait->split && qasio_split_from(bio) == wait->split)
+			match = QASIO_SAME_BIO;
+		else if (about && wait->whole_file)
+			match = max(match, QASIO_SAME_FILE);
 	}
 	return match;
 }
@@ -243,7 +275,6 @@ static void qasio_waits_for(struct address_space *mapping, struct page *page,
 		.until = jiffies + QASIO_WAIT_LIFE,
 	};
 	struct qasio_counters *counters;
-	unsigned int slot;
 
 	wait.end = wait.start + len;
 	if (mapping && mapping->host)
@@ -257,9 +288,9 @@ static void qasio_waits_for(struct address_space *mapping, struct page *page,
 	if (current->flags & PF_KTHREAD && !strncmp(current->comm, "jbd2/", 5))
 		atomic64_inc(&counters->commit);
 
-	slot = qasio_note_wait(&wait);
-	if (qasio_boost_queued(&wait) && !wait.whole_file)
-		qasio_forget_wait(slot, &wait);
+	qasio_note_wait(&wait);
+	if (qasio_boost_queued(&wait) && !wait.whole_file && !wait.split)
+		qasio_forget_wait(&wait);
 }
 
 static void qasio_folio_waits(void *data, struct folio *folio,
@@ -287,12 +318,17 @@ static int qasio_buffer_waits(struct kprobe *probe, struct pt_regs *regs)
 
 /* @rq is boosted for @wait, past @ahead backlog requests. */
 void qasio_count_boost(struct request *rq, const struct qasio_wait *wait,
-		       bool late, unsigned int ahead, u64 saved_ns)
+		       enum qasio_match match, bool late, unsigned int ahead,
+		       u64 saved_ns)
 {
 	struct qasio_counters *counters = &qasio_counters[wait->type];
 
-	atomic64_inc(late ? &counters->late : &counters->boosted);
-	atomic64_add(saved_ns, &counters->saved_ns);
+	if (match == QASIO_MATCH) {
+		atomic64_inc(late ? &counters->late : &counters->boosted);
+		atomic64_add(saved_ns, &counters->saved_ns);
+	} else {
+		atomic64_inc(&qasio_same_bio);
+	}
 	trace_qasio_boost(rq, wait->type, late, ahead);
 }
 
@@ -319,6 +355,7 @@ static int qasio_waits_show(struct seq_file *m, void *unused)
 			   div_s64(atomic64_read(&c->saved_ns), NSEC_PER_USEC));
 	}
 	seq_printf(m, "same_file %lld\n", atomic64_read(&qasio_same_file));
+	seq_printf(m, "same_bio %lld\n", atomic64_read(&qasio_same_bio));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(qasio_waits);

@@ -7,7 +7,7 @@
  *   write dwrite mwrite swrite awrite uwrite
  *                               overwrite the first 4 KiB: write(2), O_DIRECT,
  *                               mmap, splice, Linux AIO, io_uring
- *   overwrite:BYTES             write(2) from the start
+ *   overwrite:BYTES[,OFFSET]    write(2), 4 KiB at a time
  *   append owrite               4 KiB at the end; write(2) with RWF_SYNC
  *   nowait:COUNT                COUNT times O_DIRECT with RWF_NOWAIT; prints
  *                               "nowait" and JSON: how many did, how many would
@@ -135,7 +135,14 @@ static void op_write(char *arg)
 
 static void op_overwrite(char *arg)
 {
-	need(pwrite(fd, block, atoi(arg), 0) == atoi(arg), "pwrite");
+	long long left, offset = 0;
+
+	need(sscanf(arg, "%lld,%lld", &left, &offset) >= 1, "overwrite");
+	for (; left > 0; left -= BLOCK, offset += BLOCK) {
+		ssize_t size = left < BLOCK ? left : BLOCK;
+
+		need(pwrite(fd, block, size, offset) == size, "pwrite");
+	}
 }
 
 static void op_dwrite(char *arg)

@@ -71,9 +71,9 @@ class Scheduled:
     def waits(self) -> Counters:
         return parse_waits(self.vm.run(f"cat {WAITS}").stdout)
 
-    def same_file(self) -> int:
-        """How many requests were let pass the backlog because somebody waits for their file."""
-        return int(self.vm.run(f"awk '/^same_file/ {{ print $2 }}' {WAITS}").stdout)
+    def passed(self, why: str) -> int:
+        """How many requests passed the backlog as of the "same_file" or "same_bio"."""
+        return int(self.vm.run(f"awk '/^{why}/ {{ print $2 }}' {WAITS}").stdout)
 
     def tune(self, name: str, value: int) -> None:
         self.vm.run(f"echo {value} >{QUEUE}/iosched/{name}")
@@ -154,7 +154,7 @@ def test_who_waits_for_durable_data_passes_the_backlog(
 def test_a_small_fsync_need_not_wait_for_that_of_a_large_file(sched: Scheduled) -> None:
     settled(sched)
     large, program = f"{MNT}/large", sched.fs.fsops_path
-    before = sched.same_file()
+    before = sched.passed("same_file")
     done = sched.vm.run(
         f": >{large} && {program} {large} open {BACKLOG} || exit\n"
         f"{program} {large}.backlog clock open fsync clock >/run/large & large=$!\n"
@@ -164,7 +164,7 @@ def test_a_small_fsync_need_not_wait_for_that_of_a_large_file(sched: Scheduled) 
     events = parse_events(done.stdout)  # of the small one first
     assert between_ms(*events[:2]) < BOOSTED_MS + REQUEST_MS
     assert between_ms(*events[2:]) < 2 * BACKLOG_MS
-    assert sched.same_file() - before > 8  # all but what the driver had before
+    assert sched.passed("same_file") - before > 8  # all but what the driver had before
 
 
 def test_a_task_that_changes_metadata_under_write_back_is_boosted(sched: Scheduled) -> None:
@@ -189,21 +189,35 @@ def test_pages_need_not_be_stable_and_nobody_waits(sched: Scheduled) -> None:
     assert sched.gained("data", before)["waits"] == 0
 
 
-def test_a_task_that_writes_to_a_stable_page_is_boosted(
-    slow_device: GuestFs, qasio_ko: Path
-) -> None:
+@pytest.fixture
+def stable(slow_device: GuestFs, qasio_ko: Path) -> Iterator[Scheduled]:
+    """As sched, but pages must not change while they are written."""
     vm = slow_device.vm
     vm.run(f"insmod {qasio_ko} && echo qasio >{QUEUE}/scheduler; echo 1 >{QUEUE}/stable_writes")
-    try:
-        with slow_device.mounted("commit=300"):
-            sched = Scheduled(slow_device)
-            settled(sched)
-            before = sched.waits()
-            words = (BACKLOG, "open", "overwrite:4096", "writeback")
-            assert sched.timed_ms(*words, call="overwrite:4096") < BOOSTED_MS
-            assert sched.gained("data", before)["boosted"] == 1
-    finally:
-        vm.run(f"echo 0 >{QUEUE}/stable_writes; echo none >{QUEUE}/scheduler; rmmod qasio")
+    with slow_device.mounted("commit=300"):
+        yield Scheduled(slow_device)
+    vm.run(f"echo 0 >{QUEUE}/stable_writes; echo none >{QUEUE}/scheduler; rmmod qasio")
+
+
+def test_a_task_that_writes_to_a_stable_page_is_boosted(stable: Scheduled) -> None:
+    settled(stable)
+    before = stable.waits()
+    words = (BACKLOG, "open", "overwrite:4096", "writeback")
+    assert stable.timed_ms(*words, call="overwrite:4096") < BOOSTED_MS
+    assert stable.gained("data", before)["boosted"] == 1
+
+
+@IN_TIME
+@pytest.mark.parametrize("offset_kib", [0, 1020])
+def test_all_parts_of_a_split_bio_are_boosted(stable: Scheduled, offset_kib: int) -> None:
+    # Of 1 MiB, sent as two requests: its pages are done when both are.
+    stable.vm.run(f"dd if=/dev/zero of={FILE} bs=1M count=1 conv=fsync status=none; sync; sleep 1")
+    data, parts = stable.waits(), stable.passed("same_bio")
+    words = (BACKLOG, "open", f"overwrite:{1 << 20}", "writeback")
+    call = f"overwrite:4096,{offset_kib << 10}"
+    assert stable.timed_ms(*words, call=call) < BOOSTED_MS + REQUEST_MS
+    assert stable.gained("data", data)["boosted"] == 1
+    assert stable.passed("same_bio") - parts == 1
 
 
 def test_discards_are_not_waited_for_by_a_commit(sched: Scheduled) -> None:
