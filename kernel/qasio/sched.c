@@ -37,11 +37,11 @@
  *
  *  - One is dispatched nevertheless once none was for async_wait_ms.
  *
- * So nothing starves: boosted requests are few, of sync writes that wait behind
- * reads QASIO_SYNC_BATCH go every sync_wait_ms, of the kind file one goes every
- * async_wait_ms and of the backlog another, within the backlog a request is passed
- * by others for QASIO_SORT_EXPIRE at most, and a level waits for those above it for
- * prio_aging_ms at most.
+ * So nothing starves: of sync writes that wait behind reads QASIO_SYNC_BATCH go
+ * every sync_wait_ms; of what is boosted or of the kind file one request goes every
+ * async_wait_ms, and of the backlog another; within the latter, and a file request
+ * by boosted ones, a request is passed for QASIO_PASS_EXPIRE_MS at most; and a level
+ * waits for those above it for prio_aging_ms at most.
  *
  * Of those who wait, some want one small request after another and some a file
  * of many large ones, each of which would stand in the way of the former.  So a
@@ -100,8 +100,8 @@
 
 /* For how long after synchronous I/O the next is expected. */
 #define QASIO_RECENT		(HZ / 10)
-/* For how long a backlog request may be passed by others in sector order. */
-#define QASIO_SORT_EXPIRE	(5 * HZ)
+/* For how long a request may be passed by others in sector order or boosted. */
+#define QASIO_PASS_EXPIRE_MS	5000
 /* So many sync writes follow each other before reads go first again. */
 #define QASIO_SYNC_BATCH	16
 /* Up to so many bytes a request that is waited for need not let others pass. */
@@ -201,7 +201,7 @@ struct qasio_level {
  * @backlog_pos: where the last backlog request ended
  * @sync_left: how many sync writes may still pass the reads
  * @sync_moved: when one last did, in jiffies
- * @file_moved: when a file request last passed these, in jiffies
+ * @waited_for_moved: when a boosted or file request last did, in jiffies
  * @backlog_moved: when one was last dispatched, or the first was queued, in ns
  * @in_flight: asynchronous writes that the driver has
  * @in_flight_sectors: what they write
@@ -229,7 +229,7 @@ struct qasio_queue {
 	sector_t backlog_pos;
 	unsigned int sync_left;
 	unsigned long sync_moved;
-	unsigned long file_moved;
+	unsigned long waited_for_moved;
 	u64 backlog_moved;
 
 	atomic_t in_flight;
@@ -737,8 +737,7 @@ static struct request *qasio_next_backlog(struct qasio_queue *qd,
 		list = &level->list[QASIO_ASYNC_WRITE];
 		rq = qasio_first(list);
 	}
-	if (!rq || time_is_before_eq_jiffies((unsigned long)rq->fifo_time +
-					     QASIO_SORT_EXPIRE))
+	if (!rq || qasio_waits_since(rq, QASIO_PASS_EXPIRE_MS))
 		return rq;
 	return qasio_next_sorted(list, qd->backlog_pos);
 }
@@ -833,10 +832,27 @@ static bool qasio_is_due(struct request *rq, unsigned int ms, unsigned long move
 	       time_is_before_eq_jiffies(moved + msecs_to_jiffies(ms));
 }
 
+/* A boosted or file request that has let others pass for long enough. */
+static struct request *qasio_next_due(struct qasio_queue *qd,
+				      struct qasio_level *level)
+{
+	struct request *rq = qasio_first(&level->list[QASIO_BOOSTED]);
+	struct request *file = qasio_first(&level->list[QASIO_FILE_WRITE]);
+	unsigned int ms = qasio_get(qd, QASIO_ASYNC_WAIT_MS);
+
+	if (!rq || (file && qasio_waits_since(file, QASIO_PASS_EXPIRE_MS)))
+		rq = file;
+	if (!rq || !qasio_has_room(qd, rq) ||
+	    !qasio_is_due(rq, ms, qd->waited_for_moved))
+		return NULL;
+	qd->waited_for_moved = jiffies;
+	return rq;
+}
+
 static struct request *qasio_next_of_level(struct qasio_queue *qd,
 					   struct qasio_level *level)
 {
-	struct request *boosted;
+	struct request *waited_for;
 	struct request *read = qasio_first(&level->list[QASIO_READ]);
 	struct request *sync = qasio_first(&level->list[QASIO_SYNC_WRITE]);
 	struct request *file = qasio_first(&level->list[QASIO_FILE_WRITE]);
@@ -845,14 +861,9 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	/* With nothing else queued this also sets the timer. */
 	if (backlog && qasio_backlog_may_go(qd, backlog))
 		return backlog;
-	boosted = qasio_next_boosted(qd, level);
-	if (boosted)
-		return boosted;
-	if (file && qasio_has_room(qd, file) &&
-	    qasio_is_due(file, qasio_get(qd, QASIO_ASYNC_WAIT_MS), qd->file_moved)) {
-		qd->file_moved = jiffies;
-		return file;
-	}
+	waited_for = qasio_next_boosted(qd, level) ?: qasio_next_due(qd, level);
+	if (waited_for)
+		return waited_for;
 	if (!read && !sync)
 		return file && qasio_boosted_may_go(qd, file) ? file : NULL;
 	if (!read || !sync)
@@ -1057,7 +1068,7 @@ static int qasio_start(struct request_queue *q, struct elevator_queue *eq)
 		      HRTIMER_MODE_ABS);
 	qd->last_waited_for_jiffies = jiffies - QASIO_RECENT;
 	qd->sync_moved = jiffies;
-	qd->file_moved = jiffies;
+	qd->waited_for_moved = jiffies;
 
 	for (i = 0; i < QASIO_TUNABLES; i++)
 		qd->tunable[i] = qasio_defaults[i].value;
