@@ -1,14 +1,16 @@
-"""The experiment's tables: on the terminal, and in docs/qasio-results.md."""
+"""The experiment's tables: on the terminal, in docs/qasio-results.md and in the README."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fastsync_lab.documents import replace_block
 from fastsync_lab.figures import kernel_of, load_result
 from fastsync_lab.paths import repo_root, results_dir
 from fastsync_lab.report import count, markdown
-from fastsync_lab.waits.figures import Line, Result, figures_of, judge, lines_of
-from fastsync_lab.waits.rows import NAME, Rows, load_rows
+from fastsync_lab.waits.figures import Line, Result, figures_of, judge, lines_of, schedulers_of
+from fastsync_lab.waits.rows import NAME, OTHERS, Rows, load_rows
 
+BASE = "mq-deadline"
 TABLE_HEAD = (
     "benchmark",
     "call",
@@ -30,11 +32,29 @@ File system calls beside a bulk buffered writer, by I/O scheduler. [qasio.md](qa
 the benchmarks are and how to repeat this."""
 
 
-def table_lines(result: Result) -> list[list[str]]:
-    """The table of one device: a line for each call under each scheduler, schedulers together."""
+README_HEAD = (
+    "device",
+    "benchmark",
+    "call",
+    "no writer",
+    BASE,
+    "least of all others",
+    NAME,
+    "writer",
+)
+README_LEAST_MS = 1.0  # what takes less under the base hardly waits
+
+
+def by_call(result: Result) -> dict[tuple[str, str], list[Line]]:
+    """All lines of a result, by benchmark and call."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines_of(result):
         groups.setdefault((line.benchmark, line.call), []).append(line)
+    return groups
+
+
+def table_lines(result: Result) -> list[list[str]]:
+    """The table of one device: a line for each call under each scheduler, schedulers together."""
     return [
         [
             line.benchmark,
@@ -44,9 +64,55 @@ def table_lines(result: Result) -> list[list[str]]:
             f"{line.elapsed_s:.2f}",
             f"{line.writer_mib_s:.1f}",
         ]
-        for group in groups.values()
+        for group in by_call(result).values()
         for line in group
     ]
+
+
+def readme_lines(result: Result, rows: Rows) -> list[list[str]]:
+    """The README's table: p99 and max of the calls that wait under the base.
+
+    The last column is what the writer gets under qasio, over what it gets under the base.
+    """
+    others = schedulers_of(OTHERS, rows)
+    lines = []
+    for (benchmark, call), group in by_call(result).items():
+        of = {line.scheduler: line for line in group}
+        if not {"no writer", BASE, NAME} <= of.keys() or of[BASE].p99_ms < README_LEAST_MS:
+            continue
+        beside = [line for line in group if line.scheduler in others]
+        pairs = [
+            *((of[name].p99_ms, of[name].max_ms) for name in ("no writer", BASE)),
+            (min(line.p99_ms for line in beside), min(line.max_ms for line in beside)),
+            (of[NAME].p99_ms, of[NAME].max_ms),
+        ]
+        lines.append(
+            [
+                result["device"],
+                benchmark,
+                call,
+                *(f"{p99:.1f} / {most:.1f}" for p99, most in pairs),
+                f"{of[NAME].writer_mib_s / of[BASE].writer_mib_s:.2f}",
+            ]
+        )
+    return lines
+
+
+def readme_text(results: Sequence[Result], rows: Rows) -> str:
+    """The README's block."""
+    judged = judge(rows, results)
+    return "\n\n".join(
+        [
+            "p99 / max in ms, and what the writer gets, over what it gets under mq-deadline:",
+            markdown(
+                README_HEAD,
+                [line for result in results for line in readme_lines(result, rows)],
+                texts=3,
+            ),
+            f"{sum(verdict.passed for verdict in judged)} of {len(judged)} required figures are "
+            "reached. All figures: [docs/qasio-results.md](docs/qasio-results.md).",
+        ]
+    )
 
 
 MATRIX_HEAD = ("pattern", "scheduler", "requests/s", "CPU, us a request")
@@ -123,9 +189,16 @@ def print_waits(paths: Iterable[Path]) -> None:
 
 
 def write_waits() -> None:
-    """Write docs/qasio-results.md, if there are full results."""
+    """Write docs/qasio-results.md and the README's block, if there are full results.
+
+    Raises FastsyncError when the README lacks the block's marks.
+    """
     paths = sorted(results_dir().glob(f"{NAME}-full-*.json"))
     results = [load_result(path) for path in paths if not path.name.endswith(".partial.json")]
-    if results:
-        text = results_text(results, load_rows(quick=False))
-        (repo_root() / "docs" / "qasio-results.md").write_text(text)
+    if not results:
+        return
+    rows = load_rows(quick=False)
+    readme = repo_root() / "README.md"
+    text = replace_block(readme.read_text(), NAME, readme_text(results, rows))
+    (repo_root() / "docs" / "qasio-results.md").write_text(results_text(results, rows))
+    readme.write_text(text)

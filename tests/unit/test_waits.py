@@ -9,7 +9,7 @@ from fastsync_lab.errors import FastsyncError
 from fastsync_lab.waits.cells import cell_script, cells_of, measure_cell, measure_fio, parse_waits
 from fastsync_lab.waits.figures import judge
 from fastsync_lab.waits.rows import load_rows, parse_rows
-from fastsync_lab.waits.summary import results_text
+from fastsync_lab.waits.summary import readme_text, results_text
 
 ROWS = """
 title = "t"
@@ -69,7 +69,13 @@ COUNTERS = "meta waits 5 boosted {} late 0 other 1 handle 2 commit 3 saved_us 9\
 
 
 def call(max_ns: int) -> dict[str, int]:
-    return {"mean_ns": 1, "p50_ns": 1, "p99_ns": 2, "max_ns": max_ns, "operations": 2}
+    return {
+        "mean_ns": 1,
+        "p50_ns": 1,
+        "p99_ns": max_ns * 9 // 10,
+        "max_ns": max_ns,
+        "operations": 2,
+    }
 
 
 def cell(scheduler: str, benchmark: str, max_ns: int, writer: float) -> dict[str, Any]:
@@ -224,8 +230,20 @@ def test_the_results_show_every_line_and_what_is_short() -> None:
     rows = parse_rows(ROWS, quick=False)
     text = results_text([result(6_000_000, 49.0)], rows)
     assert "## Linux 6.12.117, emmc (one run each)" in text
-    assert "| M1 | fsync | qasio | 0.00 | 0.00 | 0.00 | 6.00 | 1.00 | 49.0 |" in text
+    assert "| M1 | fsync | qasio | 0.00 | 0.00 | 5.40 | 6.00 | 1.00 | 49.0 |" in text
     assert "| randread, depth 1 | qasio | 990 | 20.00 |" in text
     assert "3 of 4 required figures are reached." in text
     assert "- SHORT 0.6000 (at most 0.5) 6.12.117, emmc, M1 fsync: max over that of others" in text
     assert "meta: 10 waits, 2 boosted in the queue" in text
+
+
+def test_the_readme_shows_the_calls_that_wait_beside_the_least_of_all_others() -> None:
+    rows = parse_rows(ROWS, quick=False)
+    text = readme_text([result(4_000_000, 49.0)], rows)
+    row = "| emmc | M1 | fsync | 0.1 / 0.1 | 9.0 / 10.0 | 9.0 / 10.0 | 3.6 / 4.0 | 0.98 |"
+    assert row in text
+    assert "BULK" not in text
+    assert "4 of 4 required figures are reached." in text
+    quick = result(4_000_000, 49.0)
+    quick["cells"][1]["repetitions"][0]["calls"]["fsync"]["p99_ns"] = 900_000
+    assert "M1" not in readme_text([quick], rows)

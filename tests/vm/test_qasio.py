@@ -8,6 +8,7 @@ boosted.
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -442,17 +443,30 @@ def test_without_its_probes_it_schedules_and_says_so(sched: Scheduled, tree: Ker
     assert sched.timed_ms(*words, call="fsync") > BACKLOG_MS / 2
 
 
-def test_a_write_error_reaches_who_waits(vm: Vm, qasio_ko: Path) -> None:
-    disk = "/sys/kernel/config/nullb/bad"
+@contextmanager
+def null_disk(vm: Vm, qasio_ko: Path, name: str, **settings: str) -> Iterator[None]:
+    """A null_blk of 64 MiB that keeps what is written, as /dev/NAME under qasio."""
+    disk = f"/sys/kernel/config/nullb/{name}"
+    wanted = {"memory_backed": "1", "size": "64", **settings, "power": "1"}
     vm.run(
         f"insmod {qasio_ko} && modprobe null_blk nr_devices=0 && "
         "(mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config) && "
-        f"mkdir {disk} && echo 1 >{disk}/memory_backed && echo 64 >{disk}/size && "
-        f"echo +8192-8199 >{disk}/badblocks && echo 1 >{disk}/power && "
-        "echo qasio >/sys/block/bad/queue/scheduler"
+        f"mkdir {disk} && "
+        + "".join(f"echo {value} >{disk}/{key} && " for key, value in wanted.items())
+        + f"echo qasio >/sys/block/{name}/queue/scheduler"
     )
-    write = "dd if=/dev/zero of=/dev/bad bs=4k count=1 conv=notrunc"
     try:
+        yield
+    finally:
+        vm.run(
+            f"echo none >/sys/block/{name}/queue/scheduler; "
+            f"echo 0 >{disk}/power; rmdir {disk}; rmmod null_blk qasio"
+        )
+
+
+def test_a_write_error_reaches_who_waits(vm: Vm, qasio_ko: Path) -> None:
+    write = "dd if=/dev/zero of=/dev/bad bs=4k count=1 conv=notrunc"
+    with null_disk(vm, qasio_ko, "bad", badblocks="+8192-8199"):
         assert vm.run(f"{write},fsync seek=1 2>&1", check=False).status == 0
         buffered = vm.run(f"{write},fsync seek=1024 2>&1", check=False)
         direct = vm.run(f"{write} oflag=direct seek=1024 2>&1", check=False)
@@ -463,10 +477,50 @@ def test_a_write_error_reaches_who_waits(vm: Vm, qasio_ko: Path) -> None:
         assert complaints
         assert all("error, dev bad, sector" in line or "/dev/bad" in line or "dev bad" in line
                    for line in complaints)  # fmt: skip
+
+
+def test_zones_are_written_in_order(vm: Vm, qasio_ko: Path) -> None:
+    # Out of its order in a zone a write fails.
+    with null_disk(vm, qasio_ko, "zoned", zoned="1", zone_size="4"):
+        vm.run(
+            "[ $(cat /sys/block/zoned/queue/zoned) = host-managed ] && "
+            "dd if=/dev/urandom of=/run/image bs=1M count=24 status=none && "
+            "dd if=/run/image of=/dev/zoned bs=64k conv=notrunc,fsync status=none && "
+            f"{vm.stage('fio')} --name=zones --filename=/dev/zoned --zonemode=zbd --rw=write "
+            "--bs=16k --direct=1 --ioengine=libaio --iodepth=32 --offset=32m --size=32m "
+            ">/dev/null && echo 3 >/proc/sys/vm/drop_caches && "
+            "cmp -n 25165824 /run/image /dev/zoned; status=$?; rm /run/image; exit $status"
+        )
+
+
+def test_what_the_driver_gives_back_is_sent_again(vm: Vm, qasio_ko: Path) -> None:
+    requeued = "/sys/kernel/tracing/events/block/block_rq_requeue"
+    driver = "/sys/bus/pseudo/drivers/scsi_debug"
+    every_nth = f"{driver}/every_nth"  # of so many commands one is aborted
+    vm.run(
+        f"insmod {qasio_ko} && modprobe sd_mod && "
+        "modprobe scsi_debug dev_size_mb=32 opts=16 statistics=1 && "
+        f"for i in {{1..50}}; do ls {driver}/adapter0/host*/target*/*:*/block "
+        ">/run/disk 2>/dev/null && break; sleep 0.1; done && "
+        "echo qasio >/sys/block/$(</run/disk)/queue/scheduler && "
+        f"echo >/sys/kernel/tracing/trace && echo 1 >{requeued}/enable"
+    )
+    try:
+        vm.run(
+            "disk=/dev/$(</run/disk); dd if=/dev/urandom of=/run/image bs=1M count=24 status=none; "
+            f"echo 7 >{every_nth}; "
+            "for i in 0 1 2; do dd if=/run/image of=$disk bs=64k count=128 skip=$((i * 128)) "
+            "seek=$((i * 128)) conv=notrunc,fsync status=none & done; wait; "
+            f"echo 0 >{every_nth}; "
+            "echo 3 >/proc/sys/vm/drop_caches; cmp -n 25165824 /run/image $disk"
+        )
+        assert "block_rq_requeue" in vm.run("cat /sys/kernel/tracing/trace").stdout
+        state = vm.run("cat /sys/kernel/debug/block/$(</run/disk)/sched/state").stdout
+        assert "async 0\nin_flight 0\nwaited_for 0\n" in state
     finally:
         vm.run(
-            "echo none >/sys/block/bad/queue/scheduler; "
-            f"echo 0 >{disk}/power; rmdir {disk}; rmmod null_blk qasio"
+            f"echo 0 >{requeued}/enable; echo none >/sys/block/$(</run/disk)/queue/scheduler; "
+            "rmmod scsi_debug qasio; rm -f /run/image /run/disk"
         )
 
 
