@@ -18,6 +18,8 @@ QUEUE = "/sys/block/${FASTSYNC_DEV##*/}/queue"
 WAITS = "/sys/kernel/debug/qasio/waits"
 FIO_BLOCK_KIB = 4
 TICK_NS = 10_000_000  # of /proc/stat
+CLOCK_AND_STAT = "read -r stat </proc/stat; echo $EPOCHREALTIME $stat"
+IDLE_WORDS = (5, 6)  # of its output: idle, iowait
 
 
 def scheduler_lines(scheduler: Scheduler, nr_requests: int | None) -> list[str]:
@@ -77,10 +79,10 @@ def fio_script(
     ]
     lines = [
         *scheduler_lines(scheduler, nr_requests),
-        f'sleep 1; echo "{SECTION}before"; head -n 1 /proc/stat',
+        f'sleep 1; echo "{SECTION}before"; {CLOCK_AND_STAT}',
         f'echo "{SECTION}result"',
         f"{fio} {' '.join(arguments)} || exit",
-        f'echo "{SECTION}after"; head -n 1 /proc/stat',
+        f'echo "{SECTION}after"; {CLOCK_AND_STAT}',
     ]
     return "\n".join(lines)
 
@@ -113,11 +115,15 @@ def measure_cell(parts: Mapping[str, str]) -> dict[str, Any]:
         raise FastsyncError(f"waitbench printed no result: {error!r}") from error
 
 
-def busy_ns(stat: str) -> int:
-    """How long the CPUs did anything, from the first line of /proc/stat."""
-    ticks = [int(word) for word in stat.split()[1:9]]
-    user, nice, system, _idle, _iowait, irq, softirq, _steal = ticks
-    return (user + nice + system + irq + softirq) * TICK_NS
+def busy_ns(before: str, after: str) -> int:
+    """How long the guest's one CPU did anything between two outputs of CLOCK_AND_STAT.
+
+    That is the time in which it was not idle, as the kernel times exactly when it becomes idle;
+    what it did otherwise, it samples each tick.
+    """
+    first, last = before.split(), after.split()
+    elapsed_ns = round((float(last[0]) - float(first[0])) * 1e9)
+    return elapsed_ns - TICK_NS * sum(int(last[i]) - int(first[i]) for i in IDLE_WORDS)
 
 
 def measure_fio(parts: Mapping[str, str]) -> dict[str, Any]:
@@ -126,7 +132,7 @@ def measure_fio(parts: Mapping[str, str]) -> dict[str, Any]:
         job = fio_job(parts["result"])
         done = [job[way] for way in ("read", "write")]
         requests = sum(way["total_ios"] for way in done)
-        busy = busy_ns(parts["after"]) - busy_ns(parts["before"])
+        busy = busy_ns(parts["before"], parts["after"])
         return {
             "requests_per_s": round(sum(way["iops"] for way in done), 2),
             "cpu_ns_per_request": round(busy / requests, 1),

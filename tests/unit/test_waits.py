@@ -201,12 +201,15 @@ def test_figures_of_the_matrix() -> None:
         "write": {"total_ios": 10, "iops": 5.0},
     }
     parts = {
-        "before": "cpu  10 0 20 500 0 1 2 0 0 0\n",
-        "after": "cpu  14 0 30 900 9 1 4 0 0 0\n",
+        "before": "1795300000.250000 cpu 10 0 20 500 3 1 2 0 0 0\n",
+        "after": "1795300004.500000 cpu 14 0 30 900 12 1 4 0 0 0\n",
         "result": "note: x\n" + json.dumps({"jobs": [job]}),
     }
     measured = measure_fio(parts)
-    assert measured == {"requests_per_s": 20.0, "cpu_ns_per_request": 16 * 10**7 / 40}
+    assert measured == {
+        "requests_per_s": 20.0,
+        "cpu_ns_per_request": 16 * 10**7 / 40,
+    }  # 4.25 s less 409 ticks
     with pytest.raises(FastsyncError, match="fio printed no result"):
         measure_fio({**parts, "result": "fio: no such device\n"})
 
