@@ -6,7 +6,7 @@ from pathlib import Path
 from fastsync_lab.documents import replace_block
 from fastsync_lab.figures import kernel_of, load_result
 from fastsync_lab.paths import repo_root, results_dir
-from fastsync_lab.report import count, markdown
+from fastsync_lab.report import count, markdown, reached
 from fastsync_lab.waits.figures import Line, Result, figures_of, judge, lines_of, schedulers_of
 from fastsync_lab.waits.rows import NAME, OTHERS, Rows, load_rows
 
@@ -100,17 +100,16 @@ def readme_lines(result: Result, rows: Rows) -> list[list[str]]:
 
 def readme_text(results: Sequence[Result], rows: Rows) -> str:
     """The README's block."""
-    judged = judge(rows, results)
     return "\n\n".join(
         [
-            "p99 / max in ms, and what the writer gets, over what it gets under mq-deadline:",
+            f"p99 / max in ms, and what the writer gets, over what it gets under {BASE}:",
             markdown(
                 README_HEAD,
                 [line for result in results for line in readme_lines(result, rows)],
                 texts=3,
             ),
-            f"{sum(verdict.passed for verdict in judged)} of {len(judged)} required figures are "
-            "reached. All figures: [docs/qasio-results.md](docs/qasio-results.md).",
+            f"{reached(judge(rows, results))} are reached. "
+            "All figures: [docs/qasio-results.md](docs/qasio-results.md).",
         ]
     )
 
@@ -154,16 +153,15 @@ def results_text(results: Sequence[Result], rows: Rows) -> str:
     parts = [INTRO]
     for result in results:
         judged = judge(rows, [result])
-        short = [verdict for verdict in judged if not verdict.passed]
         parts += [
             f"## {title_of(result)}",
             markdown(TABLE_HEAD, table_lines(result), texts=3),
             f"What qasio saw: {waits_line(result)}.",
             "Direct I/O of 4 KiB on the device itself, without anybody who waits for write-back:",
             markdown(MATRIX_HEAD, matrix_lines(result)),
-            f"{len(judged) - len(short)} of {len(judged)} required figures are reached.",
+            f"{reached(judged)} are reached.",
         ]
-        if short:
+        if short := [verdict for verdict in judged if not verdict.passed]:
             parts.append("\n".join(f"- {verdict}" for verdict in short))
     return "\n\n".join(parts) + "\n"
 
