@@ -241,17 +241,17 @@ int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
 }
 
 /**
- * ext4_mtime_attach_carrier - let the journal's commits be carried, if need be
+ * ext4_mtime_attach_carrier - count flushes, and let commits be carried
  * @sbi: the file system, which may not have loaded its journal yet
  *
  * The carrier stays until jbd2_journal_destroy(), so that an fsync may use it
- * at any time, also after defer has been switched off.
+ * at any time, also after the option has been switched off.
  */
 void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi)
 {
 	struct ext4_mtime_sb *ms = &sbi->s_mtime;
 
-	if (sbi->s_journal && ms->policy & EXT4_MTIME_DEFER && !ms->carrier)
+	if (sbi->s_journal && ms->policy && !ms->carrier)
 		/* Whoever sees the carrier sees it initialized. */
 		smp_store_release(&ms->carrier,
 				  jbd2_carrier_attach(sbi->s_journal));
@@ -897,21 +897,23 @@ int ext4_mtime_end_sync(struct inode *inode,
 /**
  * ext4_mtime_flush - flush the device, so that a commit may be carried
  * @sb: the file system
+ * @aborts: the caller aborts the journal if that fails
  *
- * Return: what blkdev_issue_flush() does.
+ * Return: what blkdev_issue_flush() does; if the option is on, -EIO also if a
+ * flush of another task's, which began earlier, has failed meanwhile.
  */
-int ext4_mtime_flush(struct super_block *sb)
+int ext4_mtime_flush(struct super_block *sb, bool aborts)
 {
 	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
-	u64 flush;
-	int err;
+	struct jbd2_flush flush;
+	int err, counted;
 
 	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
-	flush = jbd2_carrier_begin_flush(carrier);
+	jbd2_carrier_begin_flush(carrier, &flush);
 	err = blkdev_issue_flush(sb->s_bdev);
-	jbd2_carrier_end_flush(carrier, flush, err);
-	return err;
+	counted = jbd2_carrier_end_flush(carrier, &flush, err, aborts);
+	return READ_ONCE(EXT4_SB(sb)->s_mtime.policy) ? counted : err;
 }
 
 /**
@@ -922,16 +924,21 @@ int ext4_mtime_flush(struct super_block *sb)
  * A device may drop all that it had cached when a flush fails, other files'
  * data too, and the next flush may succeed. In stock ext4 fsync's flush is that
  * of a commit, and the journal aborts. So it does for the flush that has taken
- * its place: nobody's later fsync returns 0.
+ * its place, whether or not it has in this case: nobody's later fsync returns 0.
  *
- * Return: what blkdev_issue_flush() does.
+ * Return: what blkdev_issue_flush() does; if the option is on, -EIO also if
+ * another flush has failed meanwhile, or the journal has been aborted.
  */
 int ext4_mtime_flush_for(struct inode *inode, bool datasync)
 {
 	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
-	int err = ext4_mtime_flush(inode->i_sb);
+	bool aborts = journal && !datasync && ext4_mtime_policy(inode);
+	int err = ext4_mtime_flush(inode->i_sb, aborts);
 
-	if (unlikely(err) && journal && !datasync && ext4_mtime_policy(inode))
+	if (unlikely(err) && aborts)
 		jbd2_journal_abort(journal, err);
+	if (!err && ext4_mtime_policy(inode) &&
+	    unlikely(ext4_mtime_journal_aborted(inode)))
+		err = -EIO;
 	return err;
 }

@@ -123,7 +123,7 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 			   struct ext4_mtime_sync *sync);
 int ext4_mtime_end_sync(struct inode *inode,
 			const struct ext4_mtime_sync *sync, int err);
-int ext4_mtime_flush(struct super_block *sb);
+int ext4_mtime_flush(struct super_block *sb, bool aborts);
 int ext4_mtime_flush_for(struct inode *inode, bool datasync);
 
 #endif	/* _EXT4_MTIME_H */

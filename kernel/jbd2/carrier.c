@@ -20,6 +20,14 @@
  * number above the last one begun at some moment is therefore submitted after
  * that moment, and covers every write that had completed by then.
  *
+ * A flush that fails may lose all that the device had cached, and the next one
+ * may succeed, and its task run first. So a flush counts once all with lower
+ * numbers have ended, too, and none has failed since it began. That goes for the
+ * fsync that sent it as well. A carried commit is given up, and the journal
+ * aborts, if any flush has failed since it started: its blocks may be gone. The
+ * barriers of all other commits are jbd2's own: as in stock jbd2, one that
+ * succeeds right behind a failed flush of somebody else's is trusted.
+ *
  * Others may rely on a commit's flush for their data: those who were told so by
  * jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
  * jbd2_carried() is called in that state. Who asked before is covered by a flush
@@ -36,13 +44,7 @@
  * Then the commit thread flushes for itself, as it would have done in the first
  * place.
  *
- * A flush that fails may lose all that the device had cached, and the next one
- * may still succeed. Any other commit flushes for itself, and a flush that fails
- * aborts the journal. So does one that fails, whoever sent it, between the start
- * of a carried commit and its end: its blocks may be gone.
- *
- * The file system attaches a carrier to a journal that is on its own device.
- * journal_t has no room for one, so they stand in a list, which is looked
+ * journal_t has no room for a carrier, so they stand in a list, which is looked
  * through a few times a commit. Lock order: j_state_lock, jbd2_carriers_lock,
  * the carrier's lock.
  */
@@ -56,17 +58,21 @@
 struct jbd2_carrier {
 	struct list_head	list;
 	journal_t		*journal;
+	bool			carries;	/* or counts flushes only */
 
 	spinlock_t		lock;		/* of all that follows but wait */
 	tid_t			tid;		/* the last that was to be carried */
 	bool			patient;	/* nobody waits for it */
 	unsigned long		patience;	/* jiffies to wait for a flush */
-	u64			begun;		/* flushes that have begun */
-	u64			carried;	/* latest of those that ended well */
+	struct list_head	under_way;	/* flushes, by number */
+	u64			begun;		/* the last number */
+	u64			well;		/* the latest that ended well, */
+	u64			carried;	/* and with all before it ended */
 	u64			failed;		/* how many have failed, */
 	u64			failed_before;	/* before tid's commit started */
+	bool			broken;		/* one that aborts the journal */
 
-	wait_queue_head_t	wait;		/* the commit thread */
+	wait_queue_head_t	wait;		/* for flushes, or for hurry */
 };
 
 static LIST_HEAD(jbd2_carriers);
@@ -117,30 +123,32 @@ static void jbd2_carrier_stop_waiting(struct jbd2_carrier *carrier)
 	spin_lock(&carrier->lock);
 	jbd2_carrier_set_patient(carrier, false);
 	spin_unlock(&carrier->lock);
-	wake_up(&carrier->wait);
+	wake_up_all(&carrier->wait);
 }
 
 /**
- * jbd2_carrier_attach - let commits of a journal be carried
+ * jbd2_carrier_attach - count a journal's flushes, and let commits be carried
  * @journal: a journal that has been loaded
  *
- * Return: the carrier, which jbd2_journal_destroy() frees; or NULL where it
- * would be of no use (a journal on another device, fast or asynchronous
- * commits) or there is no memory.
+ * Commits are not carried if the journal is on another device, or has fast or
+ * asynchronous commits.
+ *
+ * Return: the carrier, which jbd2_journal_destroy() frees; or NULL if there is
+ * no memory.
  */
 struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 {
 	struct jbd2_carrier *carrier;
 
-	if (journal->j_dev != journal->j_fs_dev ||
-	    jbd2_has_feature_fast_commit(journal) ||
-	    jbd2_has_feature_async_commit(journal))
-		return NULL;
 	carrier = kzalloc(sizeof(*carrier), GFP_KERNEL);
 	if (!carrier)
 		return NULL;
 	carrier->journal = journal;
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
+	carrier->carries = journal->j_dev == journal->j_fs_dev &&
+		!jbd2_has_feature_fast_commit(journal) &&
+		!jbd2_has_feature_async_commit(journal);
+	INIT_LIST_HEAD(&carrier->under_way);
 	spin_lock_init(&carrier->lock);
 	init_waitqueue_head(&carrier->wait);
 	spin_lock(&jbd2_carriers_lock);
@@ -163,9 +171,11 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 	journal_t *journal = carrier->journal;
 	bool start;
 
+	if (!carrier->carries)
+		return;
 	write_lock(&journal->j_state_lock);
 	start = journal->j_flags & JBD2_BARRIER &&
-		!(journal->j_flags & JBD2_ABORT) &&
+		!(journal->j_flags & JBD2_ABORT) && !READ_ONCE(carrier->broken) &&
 		!journal->j_committing_transaction &&
 		journal->j_running_transaction &&
 		journal->j_running_transaction->t_tid == tid &&
@@ -186,39 +196,102 @@ EXPORT_SYMBOL(jbd2_carrier_start_commit);
 
 /**
  * jbd2_carrier_begin_flush - the device is about to be flushed
- * @carrier: of the journal on that device
- *
- * Return: number of the flush, for jbd2_carrier_end_flush().
+ * @carrier: of the file system on that device
+ * @flush: for jbd2_carrier_end_flush()
  */
-u64 jbd2_carrier_begin_flush(struct jbd2_carrier *carrier)
+void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
+			      struct jbd2_flush *flush)
 {
-	u64 flush;
-
 	spin_lock(&carrier->lock);
-	flush = ++carrier->begun;
+	flush->number = ++carrier->begun;
+	flush->failed_before = carrier->failed;
+	list_add_tail(&flush->list, &carrier->under_way);
 	spin_unlock(&carrier->lock);
-	return flush;
 }
 EXPORT_SYMBOL(jbd2_carrier_begin_flush);
 
+/* All flushes with lower numbers than this have ended. */
+static u64 jbd2_carrier_ended(struct jbd2_carrier *carrier)
+{
+	struct jbd2_flush *first;
+
+	lockdep_assert_held(&carrier->lock);
+	first = list_first_entry_or_null(&carrier->under_way,
+					 struct jbd2_flush, list);
+	return first ? first->number : carrier->begun + 1;
+}
+
+static bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
+{
+	bool ended;
+
+	spin_lock(&carrier->lock);
+	ended = jbd2_carrier_ended(carrier) > number;
+	spin_unlock(&carrier->lock);
+	return ended;
+}
+
 /**
  * jbd2_carrier_end_flush - a flush of the device has ended
- * @carrier: of the journal on that device
- * @flush: what jbd2_carrier_begin_flush() returned
+ * @carrier: of the file system on that device
+ * @flush: what jbd2_carrier_begin_flush() was given
  * @err: what came of it
+ * @aborts: the caller aborts the journal if it has failed
+ *
+ * Waits for the flushes that began earlier, of which most have ended.
+ *
+ * Return: @err, or -EIO if what this one was to make durable may have been lost
+ * by one of those.
  */
-void jbd2_carrier_end_flush(struct jbd2_carrier *carrier, u64 flush, int err)
+int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
+			   struct jbd2_flush *flush, int err, bool aborts)
 {
+	bool lost;
+
 	spin_lock(&carrier->lock);
-	if (err)
+	list_del(&flush->list);
+	if (err) {
 		carrier->failed++;
-	else if (carrier->carried < flush)
-		carrier->carried = flush;
+		if (aborts)
+			WRITE_ONCE(carrier->broken, true);
+	} else if (carrier->well < flush->number) {
+		carrier->well = flush->number;
+	}
+	if (carrier->well < jbd2_carrier_ended(carrier))
+		carrier->carried = carrier->well;
 	spin_unlock(&carrier->lock);
 	if (wq_has_sleeper(&carrier->wait))
-		wake_up(&carrier->wait);
+		wake_up_all(&carrier->wait);
+	if (err)
+		return err;
+
+	wait_event(carrier->wait,
+		   jbd2_carrier_all_ended(carrier, flush->number));
+	spin_lock(&carrier->lock);
+	lost = carrier->broken || carrier->failed != flush->failed_before;
+	spin_unlock(&carrier->lock);
+	return lost ? -EIO : 0;
 }
 EXPORT_SYMBOL(jbd2_carrier_end_flush);
+
+/**
+ * jbd2_carrier_flush_failed - a flush that nobody has counted has failed
+ * @journal: the journal, on the device that was flushed
+ */
+void jbd2_carrier_flush_failed(journal_t *journal)
+{
+	struct jbd2_carrier *carrier;
+
+	spin_lock(&jbd2_carriers_lock);
+	carrier = jbd2_carrier_find(journal);
+	if (carrier) {
+		spin_lock(&carrier->lock);
+		carrier->failed++;
+		spin_unlock(&carrier->lock);
+		wake_up_all(&carrier->wait);
+	}
+	spin_unlock(&jbd2_carriers_lock);
+}
 
 static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 {
@@ -296,13 +369,11 @@ int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
 	int ret = jbd2_carrier_wait(carrier, start_time);
 
 	if (!ret) {
-		u64 flush = jbd2_carrier_begin_flush(carrier);
+		struct jbd2_flush flush;
 
+		jbd2_carrier_begin_flush(carrier, &flush);
 		ret = blkdev_issue_flush(journal->j_dev);
-		jbd2_carrier_end_flush(carrier, flush, ret);
-		/* Another may have failed while this one was under way. */
-		if (!ret)
-			ret = jbd2_carrier_wait(carrier, start_time);
+		ret = jbd2_carrier_end_flush(carrier, &flush, ret, true);
 	}
 	jbd2_carrier_stop_waiting(carrier);
 	return min(ret, 0);

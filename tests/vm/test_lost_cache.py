@@ -1,6 +1,7 @@
-"""A device that drops what it has cached when a flush fails: nobody is told afterwards that it is there."""
+"""A device that drops its cache when a flush fails: nobody is told that what was in it is there."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.device import load_profile
 from fastsync_lab.vm import Vm
-from tests.vm.guestfs import CAPACITY_MIB, CRASH, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import CAPACITY_MIB, CRASH, MNT, MS, NO_PERIODIC_COMMIT, GuestFs, parse_events
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds
 # its transaction gone takes it for a committed one.
@@ -20,16 +21,16 @@ FAIL_A_FLUSH = (
     "cd /sys/module/flashdev/parameters; echo flush >fail_kind; echo 1 >fail_count; "
     "echo 1 >fail_from"
 )
+FLUSH_MS = 20  # long enough for another task to send one as well
 OTHER, THIRD = f"{MNT}/other", f"{MNT}/third"
 
 
 @pytest.fixture
 def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    """Our modules on a device that loses its cache with a flush; its complaints are not looked at."""
+    """Our modules on a device that loses its cache with a flush; nobody looks at its complaints."""
     vm.use_filesystem(modules)
-    device = vm.load_device(
-        load_profile("uniform-100us"), flashdev, capacity_mib=CAPACITY_MIB, lose_cache=True
-    )
+    profile = replace(load_profile("uniform-100us"), flush_ns=FLUSH_MS * MS)
+    device = vm.load_device(profile, flashdev, capacity_mib=CAPACITY_MIB, lose_cache=True)
     yield GuestFs(vm, fsops, device)
     vm.run(f"umount -q {MNT}; rmmod flashdev")
     vm.kernel_log()
@@ -61,17 +62,33 @@ def test_a_failed_fsync_takes_other_files_with_it(losing: GuestFs, mode: str) ->
     assert failed(losing, OTHER, "fsync") != 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_flush_behind_a_failed_one_is_not_trusted(losing: GuestFs, mode: str) -> None:
+    """Two fsyncs at once: the first one's flush takes both files' data, the second's is fine."""
+    start(losing, MODES[mode])
+    losing.ops("open", "write", "fsync")
+    losing.ops("open", "write", "fsync", file=OTHER)
+    losing.ops("open", "write", "writeback", "waitfirst", file=OTHER)
+    seen = losing.vm.run(
+        f"{FAIL_A_FLUSH}; fsops={losing.fsops_path}\n"
+        f"$fsops {MNT}/f open write '?fsync' & sleep 0.005; $fsops {OTHER} open '?fsync'; wait"
+    ).stdout
+    first, second = parse_events(seen)
+    assert first["errno"] != 0
+    assert second["errno"] != 0
+
+
 def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs) -> None:
     """Its blocks are lost; the flushes that succeed afterwards do not carry it."""
     start(losing, MODES["defer"])
     losing.ops("open", "write", "fsync", "sleep:900")
     losing.ops("open", "chmod:601", file=OTHER)
-    losing.ops("open", "write", "fsync", "sleep:4")  # starts the commit, and does not wait for it
+    losing.ops("open", "write", "fsync", "sleep:45")  # starts the commit, and does not wait for it
     losing.vm.run(FAIL_A_FLUSH)
     assert failed(losing, THIRD, "write", "fdatasync") != 0
     # Flushes that succeed. Once the journal is aborted nothing is opened for writing.
     fsops = losing.fsops_path
-    losing.vm.run(f"for i in 1 2 3; do {fsops} {MNT}/f open write fdatasync sleep:4; done; true")
+    losing.vm.run(f"for i in 1 2 3; do {fsops} {MNT}/f open write fdatasync sleep:45; done; true")
     refused = losing.vm.run(f"{fsops} {OTHER} open fsync", check=False).status != 0
     losing.ops(CRASH)
     losing.umount()
@@ -82,8 +99,8 @@ def test_fsync_fails_once_the_journal_is_aborted(losing: GuestFs) -> None:
     """An aborted transaction has a tid like a committed one, and stamps that would be young."""
     start(losing, MODES["defer"])
     losing.ops("open", "write", "fsync", "sleep:900")
-    losing.ops("open", "write", "fsync", "sleep:4")  # starts the commit, and does not wait for it
+    losing.ops("open", "write", "fsync", "sleep:45")  # starts the commit, and does not wait for it
     losing.vm.run(FAIL_A_FLUSH)
     assert failed(losing, THIRD, "write", "fdatasync") != 0
-    losing.ops("open", "sleep:4")
+    losing.ops("open", "sleep:45")
     assert failed(losing, f"{MNT}/f", "fsync") != 0

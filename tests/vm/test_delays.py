@@ -1,0 +1,71 @@
+"""Modules in which tasks sleep between a choice and its use, drawn by a seed (tests/delays.patch).
+
+One processor runs one task at a time, and a task gives way only where it sleeps. Without the delays
+no other task would ever come in between.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.build import ModuleSet, assemble, build_modules
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.paths import repo_root
+from fastsync_lab.vm import Vm
+from tests.vm.conftest import IN_TIME, prepare
+from tests.vm.guestfs import CRASH, MNT, MS, GuestFs
+from tests.vm.test_stress import check_rounds, stress_on
+
+DELAYS = repo_root() / "tests" / "delays.patch"
+INTERVAL_MS = 20
+DEFER = f"mtime_update={INTERVAL_MS},mtime_mode=defer"
+
+
+def seed_delays(vm: Vm, seed: int) -> None:
+    """0: none."""
+    vm.run(f"echo {seed} >/sys/module/jbd2/parameters/delay_seed")
+
+
+@pytest.fixture(scope="module")
+def delayed(tree: KernelTree) -> ModuleSet:
+    return build_modules(tree, fault=DELAYS)
+
+
+@pytest.fixture
+def slow_fs(vm: Vm, fsops: str, delayed: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """A uniform 100 us device, and modules that sleep once a seed is set."""
+    fs = GuestFs(vm, fsops, prepare(vm, delayed, flashdev))
+    yield fs
+    vm.run(f"umount -q {MNT}", check=False)
+    seed_delays(vm, 0)
+
+
+def test_the_delays_apply(tree: KernelTree, tmp_path: Path) -> None:
+    assemble(tree, tmp_path, stock=False, fault=DELAYS)
+
+
+@IN_TIME
+def test_switched_off_and_on_while_a_write_is_under_way(slow_fs: GuestFs) -> None:
+    """Its stamps are logged as stamps that may wait: then they are on record, and do not."""
+    with slow_fs.mounted(f"{DEFER},commit=300"):
+        slow_fs.prepare()
+        for seed in range(1, 25):
+            seed_delays(slow_fs.vm, 0)
+            slow_fs.ops("open", "write", "fsync")
+            seed_delays(slow_fs.vm, seed)
+            off, on = slow_fs.ops(
+                "open", "later:1,write", f"sleep:{1 + 2 * (seed % 6)}", "remount:un_mtime_update",
+                "sleep:150", f"remount:{DEFER}",
+            )  # fmt: skip
+            assert off["errno"] == on["errno"] == 0
+            (stamp,) = slow_fs.ops("open", "sleep:100", "fsync", "stat", CRASH)
+            behind_ns = stamp["mtime_ns"] - slow_fs.crashed().mtime_ns
+            assert 0 <= behind_ns < INTERVAL_MS * MS, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_stress(vm: Vm, delayed: ModuleSet, flashdev: Path, tmp_path: Path, seed: int) -> None:
+    stress = stress_on(vm, delayed, flashdev, tmp_path, round_ms=500)
+    seed_delays(vm, seed)
+    check_rounds(stress, "ordered", [DEFER])
