@@ -1,9 +1,9 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
-APT_PACKAGES := bc binutils bison btrfs-progs bubblewrap busybox-static ca-certificates \
-	debian-archive-keyring dmsetup e2fsprogs f2fs-tools file fio flex gcc gcc-12 kmod libc6-dev \
+APT_PACKAGES := bc binutils bison bubblewrap ca-certificates \
+	debian-archive-keyring e2fsprogs erofs-utils file flex gcc gcc-12 kmod libc6-dev \
 	libelf-dev libmariadb-dev make mariadb-server-core mmdebstrap patch perl python3-venv \
-	qemu-system-x86 sparse uidmap xfsprogs xz-utils
+	qemu-system-x86 sparse uidmap xz-utils
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python
@@ -24,7 +24,7 @@ help: ## this list
 	@echo "  KERNEL=SERIES   for build, test and test-debug: another kernel, one of $(KERNELS),"
 	@echo "                  or a version of one (like 6.12.N)"
 	@echo "  FASTSYNC_CACHE=FOLDER"
-	@echo "                  where kernels and chroots are kept (default: ~/.cache/fastsync)"
+	@echo "                  where kernels, chroots and root images are kept (default: ~/.cache/fastsync)"
 
 setup: packages .venv/complete ## install what is needed (apt as root or by sudo, pip into .venv)
 

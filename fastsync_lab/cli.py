@@ -1,5 +1,6 @@
 """The command line: ./fastsync."""
 
+import math
 import shutil
 import signal
 import sys
@@ -29,12 +30,14 @@ from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
+from fastsync_lab.image import DEFAULT, image_names, root_image
 from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series, load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report
+from fastsync_lab.qemu import VmConfig, check_machine, parse_share
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
-from fastsync_lab.vm import Vm, VmConfig
+from fastsync_lab.vm import Vm
 from fastsync_lab.waits.rows import NAME as WAITS
 from fastsync_lab.waits.run import run_waits
 from fastsync_lab.waits.summary import print_waits, write_waits
@@ -167,11 +170,41 @@ def vm(
         Path | None,
         typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
     ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FOLDER[:rw]",
+            help="A folder of the host that the guest sees at the same path, to read, or with :rw "
+            "to write; may be repeated.",
+        ),
+    ] = None,
+    memory: Annotated[
+        int, typer.Option(help="The guest's memory in MiB.", min=256, max=65536)
+    ] = 2048,
+    processors: Annotated[
+        int, typer.Option(help="How many it has; more than one take --real-time.", min=1, max=8)
+    ] = 1,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter for the kernel, like NAME=VALUE; may be repeated."),
+    ] = None,
+    root: Annotated[
+        str, typer.Option(help=f"The root image, one of {', '.join(image_names())}.")
+    ] = DEFAULT,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            help="End the guest when COMMAND has taken so many seconds of the host's processors "
+            "(default: never).",
+            min=1,
+        ),
+    ] = math.inf,
 ) -> None:
     """Boot the kernel with these modules and run COMMAND in it, as root, in virtual time.
 
-    The guest sees the host's files; what it writes to them stays in its memory, except in
-    $FASTSYNC_OUT. stdin, stdout, stderr and the exit status pass through.
+    The guest is a Debian system of its own: a root image under a layer of memory. It sees none of
+    the host's files but what --share names and the folder behind $FASTSYNC_OUT. stdin, stdout,
+    stderr and the exit status pass through.
 
     Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
     `sleep 60` is over at once, and a run does not depend on what else the host does.
@@ -183,6 +216,10 @@ def vm(
         raise UsageError("--devices needs --device PROFILE")
     if debug_kernel is not None:
         check_names("debug kernel", [debug_kernel], VARIANTS)
+    check_names("root image", [root], image_names())
+    shares = tuple(parse_share(text) for text in share or ())
+    parameters = tuple(parameter or ())
+    check_machine(processors, parameters, real_time=real_time)
     out_dir = out or build_dir() / "vm-out"
     with ExitStack() as stack:
         with progress() as report:
@@ -191,15 +228,19 @@ def vm(
                 tree = build_debug_kernel(tree, debug_kernel, report=report)
             modules = build_modules(tree, stock=stock, report=report)
             flashdev = build_flashdev(tree, report=report) if device else None
+            config = VmConfig(
+                tree, memory, processors, real_time, root=root, parameters=parameters, shares=shares
+            )
+            root_image(root, report=report)
             if sys.stderr.isatty():  # elsewhere stderr is the command's alone
                 report(f"booting {tree.release}")
-            guest = stack.enter_context(Vm(VmConfig(tree, real_time=real_time), out_dir=out_dir))
+            guest = stack.enter_context(Vm(config, out_dir=out_dir))
             guest.load_filesystem(modules)
             if device and flashdev:
                 guest.load_device(
                     load_profile(device), flashdev, capacity_mib=device_mib, devices=devices
                 )
-        status = guest.run_attached(command)
+        status = guest.run_attached(command, timeout_s=time_limit)
     raise typer.Exit(status)
 
 

@@ -12,7 +12,8 @@ from fastsync_lab.build import ModuleSet, assemble
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
-from fastsync_lab.vm import Vm, VmConfig
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.vm import Vm
 
 
 @pytest.fixture
