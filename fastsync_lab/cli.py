@@ -41,6 +41,9 @@ from fastsync_lab.vm import Vm
 from fastsync_lab.waits.rows import NAME as WAITS
 from fastsync_lab.waits.run import run_waits
 from fastsync_lab.waits.summary import print_waits, write_waits
+from fastsync_lab.xfstests import command as xfstests_command
+from fastsync_lab.xfstests.summary import print_results as print_xfstests
+from fastsync_lab.xfstests.summary import write_xfstests
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
 
@@ -368,6 +371,44 @@ def faults(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog="Exit status: 0 nothing that passes on stock fails here, 1 something does, or failure, "
+    "2 bad usage."
+)
+def xfstests(
+    tree: Annotated[Path, typer.Option(help="A checkout of xfstests; it is only read.")],
+    tests: Annotated[
+        list[str] | None,
+        typer.Argument(help="Tests (generic/001) and groups (quick, ext4/quick); default: quick."),
+    ] = None,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="off, truncate or defer, beside stock; may be repeated (default: the last two)."
+        ),
+    ] = None,
+    kernel: KernelOption = "6.12",
+    time_limit: Annotated[
+        float,
+        typer.Option(help="Of a test, in seconds of the host's processor; then it hangs.", min=1),
+    ] = xfstests_command.LIMIT_S,
+) -> None:
+    """Run xfstests, the file systems' own test suite, and tell what only stock ext4 passes.
+
+    The suite is compiled from a copy, and its tests run on flash devices. What differs from stock
+    is run once more on both. An interrupted run goes on where it stopped; results of other modules,
+    another kernel or another checkout do not count. docs/reliability.md has the details.
+    """
+    check_kernel(kernel, stock=False)
+    asked = xfstests_command.request(tree, tests or [], mode)
+    with progress() as report:
+        store, failed = xfstests_command.run(asked, kernel, limit_s=time_limit, report=report)
+    for where in failed:
+        print(f"{where[0]} {where[1]} did not pass: {shown(where[2])}")
+    if print_xfstests(store.runs, asked.tests):
+        raise typer.Exit(1)
+
+
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
     """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
@@ -375,6 +416,7 @@ def report() -> None:
     write_crash()
     write_faults()
     write_waits()
+    write_xfstests()
 
 
 @app.command(epilog=EXIT_CODES)

@@ -25,7 +25,7 @@ from typing import Self
 from fastsync_lab.build import FILESYSTEMS, ModuleSet
 from fastsync_lab.console import Console
 from fastsync_lab.device import DeviceProfile, device_names
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.errors import FastsyncError, TimeLimitError
 from fastsync_lab.image import root_image
 from fastsync_lab.kernel_log import said_by_kernel, since
 from fastsync_lab.kernels import KernelTree, file_checksum
@@ -210,7 +210,8 @@ class Vm:
         while not any(select.select([] if write else ports, ports if write else [], [], 0.5)):
             self._check_alive()
             if limit.passed():
-                raise self._failure(f"{what}: no answer in time, the guest was killed")
+                failure = self._failure(f"{what}: no answer in time, the guest was killed")
+                raise TimeLimitError(str(failure))
         return port
 
     def _receive(self, size: int, limit: Limit, what: str) -> bytes:
