@@ -74,7 +74,7 @@ class Store:
         self.runs[mode].setdefault(test, []).append(run)
         modes = {mode: data for mode, data in self._kept.items() if mode not in self._keys}
         for name, key in self._keys.items():
-            modes[name] = {"key": asdict(key), "tests": tests_json(self.runs[name])}
+            modes[name] = {"key": asdict(key), "tests": runs_json(self.runs[name])}
         write_atomically(self._path, {"format": FORMAT, **self._about, "modes": modes})
 
 
@@ -94,12 +94,12 @@ def runs_of(mode: Mapping[str, Any]) -> Runs:
 
 
 def parse_run(text: str) -> Run:
-    """A run as tests_json() has it."""
+    """A run as runs_json() has it."""
     verdict, seconds, *why = text.split(", ", 2)
     return Run(verdict, int(seconds.removesuffix(" s")), *why)
 
 
-def tests_json(runs: Runs) -> dict[str, list[str]]:
+def runs_json(runs: Runs) -> dict[str, list[str]]:
     """Runs as a result file has them, a line a test."""
     return {
         test: [", ".join(filter(None, (one.verdict, f"{one.seconds} s", one.why))) for one in of]
@@ -119,9 +119,12 @@ def verdict_of(runs: Sequence[Run]) -> str:
 def compare(stock: Sequence[Run], ours: Sequence[Run]) -> str:
     """What a mode has in a test, against stock.
 
-    A difference counts once both were run twice and each had the same verdict both times.
+    A difference counts once both were run twice and each had the same verdict both times. What does
+    not apply on stock is not tried on ours.
     """
     verdicts = (verdict_of(stock), verdict_of(ours))
+    if verdicts == (NOT_RUN, OPEN):
+        return SAME
     if OPEN in verdicts:
         return OPEN
     if FLAKY in verdicts:
@@ -142,10 +145,11 @@ def still_to_run(
     once, again = [], []
     for test in tests:
         mine = {mode: runs[mode].get(test, []) for mode in modes}
-        if missing := [mode for mode in modes if not mine[mode]]:
-            once += [(mode, test) for mode in missing]
-            continue
         stock = mine[CONTROL]
+        if missing := [mode for mode in modes if not mine[mode]]:
+            if verdict_of(stock) != NOT_RUN:
+                once += [(mode, test) for mode in missing]
+            continue
         different = [
             mode for mode in modes if mode != CONTROL and compare(stock, mine[mode]) == OPEN
         ]

@@ -43,10 +43,10 @@ def table_rows(runs: Mapping[str, Runs], tests: Sequence[str]) -> list[tuple[str
     """A row a mode: how many tests have which verdict, and which comparison with stock."""
     rows = []
     for mode in (CONTROL, *MODES):
-        known = [test for test in tests if runs.get(mode, {}).get(test)]
-        if not known:
+        if mode not in runs:
             continue
-        verdicts = Counter(verdict_of(runs[mode][test]) for test in known)
+        known = [test for test in tests if verdict_on(runs, mode, test) != OPEN]
+        verdicts = Counter(verdict_on(runs, mode, test) for test in known)
         against = Counter(comparisons(runs, mode, known).values())
         cells = [str(len(known)), *(str(verdicts[name]) for name in VERDICTS[:5])]
         if mode == CONTROL:
@@ -120,6 +120,13 @@ def markdown(result: Mapping[str, Any]) -> str:
     if not found:
         lines.append("No test has another verdict than on stock.")
     return "\n".join([*lines, "", *asked_for(runs)])
+
+
+def verdict_on(runs: Mapping[str, Runs], mode: str, test: str) -> str:
+    """The verdict of a test; what does not apply on stock does not apply on ours."""
+    own = verdict_of(runs[mode].get(test, []))
+    on_stock = verdict_of(runs[CONTROL].get(test, []))
+    return NOT_RUN if (own, on_stock) == (OPEN, NOT_RUN) else own
 
 
 def asked_for(runs: Mapping[str, Runs]) -> list[str]:

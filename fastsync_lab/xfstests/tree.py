@@ -82,16 +82,16 @@ def read_tree(folder: Path) -> Tree:
 
 def files_of(folder: Path) -> tuple[tuple[str, ...], str]:
     """The files of a checkout that Git does not ignore (without Git: all), and its commit."""
-    git = ["git", "-c", "safe.directory=*", "-C", str(folder)]
-    head = run([*git, "rev-parse", "--short=12", "HEAD"], check=False)
-    if head.status != 0 or not (folder / ".git").exists():
+    if not (folder / ".git").exists():
         found = (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
         return tuple(sorted(str(path.relative_to(folder)) for path in found)), "none"
+    git = ["git", "-c", "safe.directory=*", "-C", str(folder)]
+    commit = run([*git, "rev-parse", "--short=12", "HEAD"]).stdout.strip()
     listed = run([*git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]).stdout
     changed = run([*git, "status", "--porcelain"]).stdout.strip()
     names = {name for name in listed.split("\0") if name}
     there = (name for name in names if (folder / name).is_file() or (folder / name).is_symlink())
-    return tuple(sorted(there)), head.stdout.strip() + ("+" if changed else "")
+    return tuple(sorted(there)), commit + ("+" if changed else "")
 
 
 def find_tests(folder: Path) -> dict[str, frozenset[str]]:

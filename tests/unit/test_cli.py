@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fastsync_lab import cli, shell
 from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
 
-COMMANDS = ["build", "vm", "run", "crash", "faults", "report", "clean"]
+COMMANDS = ["build", "vm", "run", "crash", "faults", "xfstests", "report", "clean"]
 
 
 def fastsync(*arguments: str) -> shell.Completed:
@@ -29,7 +29,10 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bild"], "no command 'bild': allowed are build, vm, run, crash, faults, report, clean"),
+        (
+            ["bild"],
+            "no command 'bild': allowed are build, vm, run, crash, faults, xfstests, report, clean",
+        ),
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
         (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),
@@ -39,6 +42,8 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
         ),
         (["vm", "--devices", "2", "--", "true"], "--devices needs --device PROFILE"),
         (["run", "x"], "no experiment 'x': allowed are "),
+        (["xfstests", "--tree", "/"], "/ is no checkout of xfstests: it has no `check` and no "),
+        (["xfstests", "--tree", "/", "--mode", "x"], "no mode 'x': allowed are stock, off, "),
         (["faults", "x"], "no workload 'x': allowed are all, overwrite, "),
         (["faults", "--mode", "x"], "no mode 'x': allowed are off, truncate, defer"),
         (["run", "overwrite", "--device", "x"], "no device profile 'x': allowed are emmc, "),
