@@ -19,8 +19,8 @@ ATTACHED_STREAMS = ("fastsync.in", "fastsync.out", "fastsync.err")
 MODULES_OF_INITRAMFS = ("virtio_pmem", "nd_pmem", "erofs", "overlay")
 # Where a kernel has them compressed; Debian 12 has them as they are.
 COMPRESSED_MODULE = ".ko.xz"
-# A panic ends QEMU, by -no-reboot.
-KERNEL_PARAMETERS = ("console=ttyS0", "panic=-1")
+# A panic ends QEMU, by -no-reboot. Of what is written to /dev/kmsg nothing is left out.
+KERNEL_PARAMETERS = ("console=ttyS0", "panic=-1", "printk.devkmsg=on")
 EXECUTABLE = stat.S_IFREG | 0o755
 FOLDER = stat.S_IFDIR | 0o755
 

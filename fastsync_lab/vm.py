@@ -26,7 +26,7 @@ from fastsync_lab.build import FILESYSTEMS, ModuleSet
 from fastsync_lab.console import Console
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import root_image
-from fastsync_lab.kernel_log import said_by_kernel, since
+from fastsync_lab.kernel_log import of_script, said_by_kernel, without_notes
 from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.limits import Limit, processor_seconds
 from fastsync_lab.qemu import (
@@ -275,9 +275,10 @@ class Vm:
 
     def _said_since_last_script(self) -> str:
         """The kernel's complaints since the last script began, for its error message."""
-        done = self.run("echo $FASTSYNC_BEFORE; dmesg", check=False)
-        start, _, log = done.stdout.partition("\n")
-        return f"; the kernel said: {said_by_kernel(since(log, float(start)))}{self._log_note()}"
+        done = self.run("echo $FASTSYNC_SCRIPT; dmesg", check=False)
+        number, _, log = done.stdout.partition("\n")
+        said = said_by_kernel(of_script(log, int(number) - 1))
+        return f"; the kernel said: {said}{self._log_note()}"
 
     def run_attached(self, command: Sequence[str], *, timeout_s: float = math.inf) -> int:
         """Run a command in the guest on this process's stdin, stdout and stderr; its exit status.
@@ -350,7 +351,7 @@ class Vm:
 
     def kernel_log(self) -> str:
         """The kernel log since the last call."""
-        return self.run("dmesg --read-clear").stdout
+        return without_notes(self.run("dmesg --read-clear").stdout)
 
 
 def first_line(script: str) -> str:

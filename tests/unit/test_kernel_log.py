@@ -2,7 +2,14 @@
 
 import pytest
 
-from fastsync_lab.kernel_log import SHOWN_LINES, check_kernel_log, complaints, said_by_kernel, since
+from fastsync_lab.kernel_log import (
+    SHOWN_LINES,
+    check_kernel_log,
+    complaints,
+    of_script,
+    said_by_kernel,
+    without_notes,
+)
 
 CLEAN_LOG = """\
 [   12.0] jbd2: loading out-of-tree module taints kernel.
@@ -91,6 +98,12 @@ def test_without_a_complaint_the_last_lines_are_shown() -> None:
 
 
 def test_what_was_said_before_is_left_out() -> None:
-    assert since(OOPS, 20.2).splitlines() == OOPS.splitlines()[1:]
-    assert since(OOPS, 21) == ""
-    assert since("<4>[    1.5] a\nno time\n[    2.5] b\n", 1.5) == "<4>[    1.5] a\n[    2.5] b\n"
+    log = "".join(f"[    {n}.0] fastsync: script {n}\n[    {n}.5] of {n}\n" for n in (8, 9, 10))
+    assert of_script(f"[    0.1] boot\n{log}", 9) == "[    9.5] of 9\n"
+    assert of_script(log, 10) == "[    10.5] of 10\n"
+    assert without_notes(log) == "[    8.5] of 8\n[    9.5] of 9\n[    10.5] of 10\n"
+
+
+def test_of_a_log_that_was_cleared_all_counts_until_the_next_script() -> None:
+    assert of_script("[    9.7] x\n[   10.0] fastsync: script 10\n", 9) == "[    9.7] x\n"
+    assert of_script(OOPS, 9) == OOPS

@@ -97,11 +97,11 @@ def test_status_and_streams_come_back_byte_by_byte(boot: Boot) -> None:
 
 
 def test_failure_says_what_the_kernel_said_since_the_script_began(boot: Boot) -> None:
-    log = f"[   10.0] BUG: an old one\n[   50.1] all is well\n{OOPS}[   50.4] end\n"
+    log = f"[   10.0] BUG: an old one\n[   50.0] fastsync: script 6\n[   50.1] all is well\n{OOPS}"
 
     def answer(_request: str, body: bytes) -> bytes:
         if b"dmesg" in body:
-            return done(0, f"50.00\n{log}".encode())
+            return done(0, f"7\n{log}".encode())
         return done(139, b"", b"Segmentation fault\n")
 
     machine, _ = boot(answer)

@@ -2,18 +2,21 @@
 
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet, assemble
+from fastsync_lab.build import ModuleSet, assemble, kbuild, make_module
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import root_image
 from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
+from fastsync_lab.progress import silent
 from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
@@ -128,18 +131,26 @@ def test_failure_shows_what_the_kernel_said(vm: Vm) -> None:
     vm.kernel_log()
 
 
-@pytest.mark.debian("Debian's kernel has lkdtm")
-def test_oops_shows_its_call_trace(tree: KernelTree) -> None:
-    """Of a module's first function, as insmod meets it; the script is killed, the guest is not."""
-    with (
-        Vm(VmConfig(tree)) as guest,
-        pytest.raises(FastsyncError, match="failed with status 139: .*Segmentation") as caught,
-    ):
-        guest.run("insmod $(modinfo -n lkdtm) cpoint_name=DIRECT cpoint_type=EXCEPTION")
-    text = str(caught.value)
-    assert "BUG: kernel NULL pointer dereference" in text
-    assert "Comm: insmod" in text
-    assert re.search(r"Call Trace:(.*\n)+.*lkdtm.*\n(.*\n)*.*do_one_initcall", text)
+def build_crashing(tree: KernelTree, folder: Path) -> Path:
+    """Build crashing.c, a module that oopses as it is loaded."""
+    shutil.copy(Path(__file__).with_name("crashing.c"), folder)
+    (folder / "Makefile").write_text("obj-m := crashing.o\n")
+    make_module(kbuild(tree, silent), folder, folder / "log")
+    return folder / "crashing.ko"
+
+
+def test_oops_of_insmod_shows_its_call_trace(tree: KernelTree) -> None:
+    """The kernel kills insmod; a crash of insmod itself would be status 139."""
+    build_dir().mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build_dir()) as folder, Vm(VmConfig(tree)) as guest:
+        module = guest.stage(build_crashing(tree, Path(folder)))
+        with pytest.raises(FastsyncError, match=r"`insmod \S* failed with status 137: ") as caught:
+            guest.run(f"insmod {module}\nexit $?")
+        text = str(caught.value)
+        assert "BUG: kernel NULL pointer dereference" in text
+        assert "Comm: insmod" in text
+        assert re.search(r"Call Trace:(.*\n)+.*do_one_initcall", text)
+        assert guest.run("echo alive").stdout == "alive\n"
 
 
 def test_virtual_time_jumps_while_the_guest_idles(vm: Vm) -> None:
@@ -159,7 +170,7 @@ def test_time_out_kills_the_guest(tree: KernelTree) -> None:
 def test_panic_is_an_error_that_quotes_the_console(tree: KernelTree) -> None:
     with (
         Vm(VmConfig(tree)) as guest,
-        pytest.raises(FastsyncError, match=r"ended by itself; its console said: .*panic"),
+        pytest.raises(FastsyncError, match=r"ended by itself; its console said: \s*\S.*panic"),
     ):
         guest.run("echo c >/proc/sysrq-trigger", timeout_s=60)
 
