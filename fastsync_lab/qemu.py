@@ -16,7 +16,14 @@ DEBUG_KERNEL_SLOWNESS = 8.0  # what its time limits are multiplied by
 GUEST_HOME = "/run/fastsync"
 CONTROL_PORT = "fastsync"
 ATTACHED_STREAMS = ("fastsync.in", "fastsync.out", "fastsync.err")
-MODULES_OF_INITRAMFS = ("virtio_pmem", "nd_pmem", "erofs", "overlay")
+MODULES_OF_INITRAMFS = (
+    "virtio_pci",
+    "virtio_console",
+    "virtio_pmem",
+    "nd_pmem",
+    "erofs",
+    "overlay",
+)
 # Where a kernel has them compressed; Debian 12 has them as they are.
 COMPRESSED_MODULE = ".ko.xz"
 # A panic ends QEMU, by -no-reboot. Of what is written to /dev/kmsg nothing is left out.
