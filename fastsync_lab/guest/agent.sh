@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The guest's end of fastsync_lab/vm.py. It is the first process of the booted guest, started by
 # init.sh, and serves requests from the virtio port "fastsync" until the host hangs up:
 #
