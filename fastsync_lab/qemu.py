@@ -210,7 +210,12 @@ def qemu_command(
     argv += memory_arguments(config, [image.path, modules_image(tree)])
     if not config.real_time:
         argv += ["-icount", f"shift={config.icount_shift},sleep=off"]
-    argv += ["-chardev", f"file,id=console,path={quoted(console)}", "-serial", "chardev:console"]
+    argv += [
+        "-chardev",
+        f"file,id=console,append=on,path={quoted(console)}",
+        "-serial",
+        "chardev:console",
+    ]
     argv += port_arguments(folder)
     argv += share_arguments("out", Share(out_dir, writable=True))
     for number, share in enumerate(config.shares):

@@ -151,12 +151,11 @@ class Vm:
         console = self._console = Console()
         servers = {name: listen(folder / name) for name in (CONTROL_PORT, *ATTACHED_STREAMS)}
         write_initramfs(self.config, image, folder)
-        self._process = spawn(
-            qemu_command(
-                self.config, image, out_dir=self._out_dir, folder=folder, console=console.path
-            ),
-            stderr=subprocess.PIPE,
+        argv = qemu_command(
+            self.config, image, out_dir=self._out_dir, folder=folder, console=console.path
         )
+        with console.path.open("ab") as log:
+            self._process = spawn(argv, stderr=log)
         limit = self._limit(BOOT_LIMIT_S)
         for name, server in servers.items():
             self._ports[name] = self._accept(server, limit)
@@ -195,11 +194,8 @@ class Vm:
 
     def _failure(self, what: str) -> FastsyncError:
         """An error that says what the kernel said since the script began; the guest is killed."""
-        process, console = self._process, self._console
         self.kill()
-        said = console.text(self._console_start) if console else ""
-        if process is not None and process.stderr is not None and not said.strip():
-            said = process.stderr.read().decode(errors="replace")  # QEMU's own words
+        said = self._console.text(self._console_start) if self._console else ""
         return FastsyncError(f"{what}; its console said: {said_by_kernel(said)}{self._log_note()}")
 
     def _log_note(self) -> str:

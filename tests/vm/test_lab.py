@@ -167,6 +167,16 @@ def test_time_out_kills_the_guest(tree: KernelTree) -> None:
             guest.run("true")
 
 
+def test_qemu_that_does_not_start_says_why(tree: KernelTree) -> None:
+    with (
+        pytest.raises(
+            FastsyncError, match=r"ended by itself; its console said: .*qemu-system-x86_64: .*1000"
+        ),
+        Vm(VmConfig(tree, cpus=1000, real_time=True)),
+    ):
+        pass
+
+
 def test_panic_is_an_error_that_quotes_the_console(tree: KernelTree) -> None:
     with (
         Vm(VmConfig(tree)) as guest,
