@@ -234,7 +234,9 @@ def report() -> None:
 def clean(
     cache: Annotated[
         bool,
-        typer.Option("--cache", help="Remove the cache of unpacked kernels and chroots as well."),
+        typer.Option(
+            "--cache", help="Remove the cache of kernels, chroots and root images as well."
+        ),
     ] = False,
 ) -> None:
     """Remove what was built (build/)."""
