@@ -235,7 +235,7 @@ def clean(
     cache: Annotated[
         bool,
         typer.Option(
-            "--cache", help="Remove the cache of kernels, chroots and root images as well."
+            "--cache", help="Remove the cache of kernels, chroots and images as well."
         ),
     ] = False,
 ) -> None:
