@@ -234,9 +234,7 @@ def report() -> None:
 def clean(
     cache: Annotated[
         bool,
-        typer.Option(
-            "--cache", help="Remove the cache of kernels, chroots and images as well."
-        ),
+        typer.Option("--cache", help="Remove the cache of kernels, chroots and images as well."),
     ] = False,
 ) -> None:
     """Remove what was built (build/)."""
