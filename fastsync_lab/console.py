@@ -1,13 +1,15 @@
-"""What guests print on their consoles: files in build/logs/, of which the newest are kept."""
+"""What guests print on their consoles: files in build/logs/, of which the newest are kept.
 
-import itertools
+What QEMU itself has to say stands there, too.
+"""
+
 import os
+import tempfile
 from pathlib import Path
 
 from fastsync_lab.paths import build_dir
 
 KEPT_LOGS = 50
-_numbers = itertools.count(1)
 
 
 class Console:
@@ -17,8 +19,9 @@ class Console:
         folder = build_dir() / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         forget_oldest(folder, KEPT_LOGS - 1)
-        self.path = folder / f"console-{os.getpid()}-{next(_numbers)}.log"
-        self.path.write_bytes(b"")
+        handle, name = tempfile.mkstemp(prefix="console-", suffix=".log", dir=folder)
+        os.close(handle)
+        self.path = Path(name)
 
     def size(self) -> int:
         """Bytes so far."""

@@ -8,7 +8,8 @@ from fastsync_lab.shell import last_lines
 # An oops with its registers and a call trace of twenty functions; more is in the console's log.
 SHOWN_LINES = 60
 ENDS = re.compile(r"---\[ end ")
-TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]")
+# The agent's note that a script begins.
+NOTE = re.compile(r"^.*\] fastsync: script (\d+)\n", re.MULTILINE)
 
 BAD_KERNEL_LOG = re.compile(
     r"WARNING:|\bBUG\b|\bOops\b|Kernel panic|general protection fault|Call Trace:|lockdep"
@@ -35,12 +36,19 @@ def check_kernel_log(text: str) -> list[str]:
     return [line for line in bad if line not in not_ours]
 
 
-def since(text: str, start_s: float) -> str:
-    """The lines of a kernel log that are not older than `start_s` seconds after the boot."""
-    lines = text.splitlines(keepends=True)
-    return "".join(
-        line for line in lines if (match := TIME.match(line)) and float(match[1]) >= start_s
-    )
+def without_notes(text: str) -> str:
+    """A kernel log without the agent's notes."""
+    return NOTE.sub("", text)
+
+
+def of_script(text: str, number: int) -> str:
+    """The part of a kernel log since the script of that number began, until the next one does.
+
+    A log that has been cleared since has no note of it.
+    """
+    parts = NOTE.split(text)  # what was before the first note, and each number with what follows
+    following = dict(zip(parts[1::2], parts[2::2], strict=True))
+    return following.get(str(number), parts[0])
 
 
 def complaints(text: str) -> list[str]:

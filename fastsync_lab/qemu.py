@@ -16,11 +16,18 @@ DEBUG_KERNEL_SLOWNESS = 8.0  # what its time limits are multiplied by
 GUEST_HOME = "/run/fastsync"
 CONTROL_PORT = "fastsync"
 ATTACHED_STREAMS = ("fastsync.in", "fastsync.out", "fastsync.err")
-MODULES_OF_INITRAMFS = ("virtio_pmem", "nd_pmem", "erofs", "overlay")
+MODULES_OF_INITRAMFS = (
+    "virtio_pci",
+    "virtio_console",
+    "virtio_pmem",
+    "nd_pmem",
+    "erofs",
+    "overlay",
+)
 # Where a kernel has them compressed; Debian 12 has them as they are.
 COMPRESSED_MODULE = ".ko.xz"
-# A panic ends QEMU, by -no-reboot.
-KERNEL_PARAMETERS = ("console=ttyS0", "panic=-1")
+# A panic ends QEMU, by -no-reboot. Of what is written to /dev/kmsg nothing is left out.
+KERNEL_PARAMETERS = ("console=ttyS0", "panic=-1", "printk.devkmsg=on")
 EXECUTABLE = stat.S_IFREG | 0o755
 FOLDER = stat.S_IFDIR | 0o755
 
@@ -203,7 +210,12 @@ def qemu_command(
     argv += memory_arguments(config, [image.path, modules_image(tree)])
     if not config.real_time:
         argv += ["-icount", f"shift={config.icount_shift},sleep=off"]
-    argv += ["-chardev", f"file,id=console,path={quoted(console)}", "-serial", "chardev:console"]
+    argv += [
+        "-chardev",
+        f"file,id=console,append=on,path={quoted(console)}",
+        "-serial",
+        "chardev:console",
+    ]
     argv += port_arguments(folder)
     argv += share_arguments("out", Share(out_dir, writable=True))
     for number, share in enumerate(config.shares):

@@ -27,7 +27,7 @@ from fastsync_lab.console import Console
 from fastsync_lab.device import DeviceProfile, device_names
 from fastsync_lab.errors import FastsyncError, TimeLimitError
 from fastsync_lab.image import root_image
-from fastsync_lab.kernel_log import said_by_kernel, since
+from fastsync_lab.kernel_log import of_script, said_by_kernel, without_notes
 from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.limits import Limit, processor_seconds
 from fastsync_lab.qemu import (
@@ -149,12 +149,11 @@ class Vm:
         console = self._console = Console()
         servers = {name: listen(folder / name) for name in (CONTROL_PORT, *ATTACHED_STREAMS)}
         write_initramfs(self.config, image, folder)
-        self._process = spawn(
-            qemu_command(
-                self.config, image, out_dir=self._out_dir, folder=folder, console=console.path
-            ),
-            stderr=subprocess.PIPE,
+        argv = qemu_command(
+            self.config, image, out_dir=self._out_dir, folder=folder, console=console.path
         )
+        with console.path.open("ab") as log:
+            self._process = spawn(argv, stderr=log)
         limit = self._limit(BOOT_LIMIT_S)
         for name, server in servers.items():
             self._ports[name] = self._accept(server, limit)
@@ -193,11 +192,8 @@ class Vm:
 
     def _failure(self, what: str) -> FastsyncError:
         """An error that says what the kernel said since the script began; the guest is killed."""
-        process, console = self._process, self._console
         self.kill()
-        said = console.text(self._console_start) if console else ""
-        if process is not None and process.stderr is not None and not said.strip():
-            said = process.stderr.read().decode(errors="replace")  # QEMU's own words
+        said = self._console.text(self._console_start) if self._console else ""
         return FastsyncError(f"{what}; its console said: {said_by_kernel(said)}{self._log_note()}")
 
     def _log_note(self) -> str:
@@ -274,9 +270,10 @@ class Vm:
 
     def _said_since_last_script(self) -> str:
         """The kernel's complaints since the last script began, for its error message."""
-        done = self.run("echo $FASTSYNC_BEFORE; dmesg", check=False)
-        start, _, log = done.stdout.partition("\n")
-        return f"; the kernel said: {said_by_kernel(since(log, float(start)))}{self._log_note()}"
+        done = self.run("echo $FASTSYNC_SCRIPT; dmesg", check=False)
+        number, _, log = done.stdout.partition("\n")
+        said = said_by_kernel(of_script(log, int(number) - 1))
+        return f"; the kernel said: {said}{self._log_note()}"
 
     def run_attached(self, command: Sequence[str], *, timeout_s: float = math.inf) -> int:
         """Run a command in the guest on this process's stdin, stdout and stderr; its exit status.
@@ -360,7 +357,7 @@ class Vm:
 
     def kernel_log(self) -> str:
         """The kernel log since the last call."""
-        return self.run("dmesg --read-clear").stdout
+        return without_notes(self.run("dmesg --read-clear").stdout)
 
 
 def first_line(script: str) -> str:

@@ -313,7 +313,7 @@ def differences(by_kernel: Tree, by_fsck: Tree, last_ns: int) -> list[str]:
 def _e2fsck(options: str, path: Path) -> Completed:
     """The guest's clock may be ahead of ours, so e2fsck gets a later one."""
     env = {"E2FSCK_TIME": str(MUCH_LATER_S), "LC_ALL": "C.UTF-8"}
-    return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=60)
+    return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=1800)
 
 
 def _fsck_clean(image: Path, whose: str) -> list[str]:

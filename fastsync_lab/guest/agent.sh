@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The guest's end of fastsync_lab/vm.py. It is the first process of the booted guest, started by
 # init.sh, and serves requests from the virtio port "fastsync" until the host hangs up:
 #
@@ -8,8 +9,8 @@
 #                    "done STATUS 0 0"
 #   off              switch the machine off
 #
-# Scripts run in a subshell of this bash. $FASTSYNC_BEFORE is when the script before began, in
-# seconds since the boot.
+# Scripts run in a subshell of this bash. Each is noted in the kernel's log before it begins, as
+# script N, so that what the kernel says can be told to be of one; $FASTSYNC_SCRIPT is its N.
 
 set -u
 home=/run/fastsync
@@ -60,13 +61,13 @@ while read -r tag access folder; do
 	share "$tag" "$access" "$folder" || power_off
 done <"$home/shares"
 
-# Receives a script of $1 bytes into $home/script, and notes when. A static busybox starts at a
-# fraction of the instructions that others take.
-began=0
+# Receives a script of $1 bytes into $home/script. A static busybox starts at a fraction of the
+# instructions that others take.
+export FASTSYNC_SCRIPT=0
 receive() {
 	busybox head -c "$1" <&3 >"$home/script"
-	export FASTSYNC_BEFORE=$began
-	read -r began _ </proc/uptime
+	FASTSYNC_SCRIPT=$((FASTSYNC_SCRIPT + 1))
+	echo "<7>fastsync: script $FASTSYNC_SCRIPT" >/dev/kmsg
 }
 
 answer_put() {

@@ -19,8 +19,14 @@ for module in /modules/*; do
 	insmod "$module" || give_up "cannot load $module"
 done
 
-# Which device is which depends on the order in which they are found.
-for device in /dev/pmem*; do
+# The kernel looks for the images by itself; which device is which depends on what it finds first.
+tries=0
+until [ -b /dev/pmem0 ] && [ -b /dev/pmem1 ]; do
+	[ "$tries" -lt 100 ] || give_up "the images are not there after 10 s"
+	tries=$((tries + 1))
+	sleep 0.1
+done
+for device in /dev/pmem0 /dev/pmem1; do
 	place=/images/${device##*/}
 	mkdir -p "$place"
 	mount -t erofs -o ro,dax=always "$device" "$place" || give_up "cannot mount $device"
