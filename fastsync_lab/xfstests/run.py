@@ -1,7 +1,7 @@
 """A whole run: every test in every mode, in as few guests as can be."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from fastsync_lab.kernels import KernelTree, fetch_kernel, file_checksum
 from fastsync_lab.progress import Report
 from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
-from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, Guest, prepare
+from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, PARAMETERS, Guest, prepare
 from fastsync_lab.xfstests.results import FAIL, Key, Run, Store, still_to_run
 from fastsync_lab.xfstests.tree import IMAGE, Tree, build_tree
 
@@ -93,7 +93,7 @@ class Machine:
     def _ready(self) -> Guest:
         if self._guest is None:
             self._report(f"booting {self._setting.tree.release}")
-            config = VmConfig(self._setting.tree, MEMORY_MIB, root=IMAGE)
+            config = VmConfig(self._setting.tree, MEMORY_MIB, root=IMAGE, parameters=PARAMETERS)
             vm = self._stack.enter_context(Vm(config, out_dir=self._out_dir))
             self._guest = prepare(vm, self._setting.archive, self._setting.flashdev)
         return self._guest
@@ -106,10 +106,10 @@ class Machine:
         self._stack.close()
 
 
-def in_chunks(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(mode, test) in an order that changes the mode only every CHUNK tests."""
-    tests = list(dict.fromkeys(test for _, test in pairs))
-    modes = list(dict.fromkeys(mode for mode, _ in pairs))
+def in_chunks(
+    pairs: Iterable[tuple[str, str]], tests: Sequence[str], modes: Sequence[str]
+) -> list[tuple[str, str]]:
+    """(mode, test) of these in an order that changes the mode only every CHUNK tests."""
     place = {test: number for number, test in enumerate(tests)}
     return sorted(
         pairs, key=lambda pair: (place[pair[1]] // CHUNK, modes.index(pair[0]), place[pair[1]])
@@ -147,7 +147,7 @@ def run_all(
     """Run what is not known yet; then what differs from stock a second time, on both."""
     progress = Progress(report)
     try:
-        while pairs := in_chunks(still_to_run(store.runs, tests, modes)):
+        while pairs := in_chunks(still_to_run(store.runs, tests, modes), tests, modes):
             mode, test = pairs[0]
             progress.tell(mode, test, len(pairs))
             run = machine.run(mode, test, limit_s)
