@@ -1,9 +1,9 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
-APT_PACKAGES := bc binutils bison btrfs-progs bubblewrap busybox-static ca-certificates \
-	debian-archive-keyring dmsetup e2fsprogs f2fs-tools file fio flex gcc gcc-12 kmod libc6-dev \
-	libelf-dev libmariadb-dev make mariadb-server-core mmdebstrap patch perl python3-venv \
-	qemu-system-x86 sparse uidmap xfsprogs xz-utils
+APT_PACKAGES := bc binutils bison bubblewrap ca-certificates debian-archive-keyring e2fsprogs \
+	erofs-utils file flex gcc gcc-12 kmod libc6-dev libelf-dev libmariadb-dev make \
+	mariadb-server-core mmdebstrap patch perl python3-venv qemu-system-x86 shellcheck sparse \
+	uidmap xz-utils
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python
@@ -24,7 +24,7 @@ help: ## this list
 	@echo "  KERNEL=SERIES   for build, test and test-debug: another kernel, one of $(KERNELS),"
 	@echo "                  or a version of one (like 6.12.N)"
 	@echo "  FASTSYNC_CACHE=FOLDER"
-	@echo "                  where kernels and chroots are kept (default: ~/.cache/fastsync)"
+	@echo "                  where kernels, chroots and root images are kept (default: ~/.cache/fastsync)"
 
 setup: packages .venv/complete ## install what is needed (apt as root or by sudo, pip into .venv)
 
@@ -75,10 +75,11 @@ test-debug: setup ## the VM tests and more stress, on kernels that look for bugs
 test-unit: setup ## only what needs no virtual machine
 	@$(PYTHON) -m pytest tests/unit
 
-lint: setup ## ruff, mypy; checkpatch, sparse and W=1 on kernel/, for every kernel
+lint: setup ## ruff, mypy, shellcheck; checkpatch, sparse and W=1 on kernel/, for every kernel
 	@.venv/bin/ruff check $(PYTHON_CODE)
 	@.venv/bin/ruff format --check $(PYTHON_CODE)
 	@.venv/bin/mypy
+	@shellcheck fastsync_lab/guest/*.sh fastsync_lab/xfstests/*.sh
 	@$(PYTHON) -m fastsync_lab.lint
 
 format: setup ## let ruff lay out the Python code

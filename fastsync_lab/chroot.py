@@ -1,13 +1,14 @@
-"""Where apt is asked and the compiler runs: this machine, or a Debian chroot in the cache.
+"""Debian systems in the cache, made by mmdebstrap: chroots, and what root images are packed from.
 
-A chroot is for a kernel that this machine's Debian has no packages or no compiler for. mmdebstrap
-makes it, bubblewrap enters it, and its files belong to the user: nothing needs root.
+A chroot is for a kernel that this machine's Debian has no packages or no compiler for: apt is asked
+and the compiler runs there. bubblewrap enters it, and its files belong to the user: nothing needs
+root. image.py packs such a system into the root of the guests.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,11 +22,15 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a chroot is made of: a [chroot.RELEASE] table of kernels.toml."""
+    """What a system is made of: [chroot.RELEASE] of kernels.toml, or a table of images.toml.
+
+    `leave_out` are patterns of files that no package brings.
+    """
 
     release: str
     suites: tuple[str, ...]
     packages: tuple[str, ...]
+    leave_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,25 @@ def place_for(recipe: Recipe | None, report: Report) -> Place:
     if recipe is None:
         return HERE
     root = cache_dir() / "chroots" / recipe.release
-    with locked(root.with_suffix(".lock")):
-        if not made_from(root, recipe):
-            make(recipe, root, report)
+    make_once(recipe, root, f"a Debian {recipe.release} chroot", report)
     return Place(root)
+
+
+Pack = Callable[[Path, Path], None]
+
+
+def make_once(
+    recipe: Recipe, root: Path, what: str, report: Report, pack: Pack | None = None
+) -> None:
+    """Make the folder `root` of a recipe, unless it is there, whole and of this very recipe.
+
+    It holds the system; with `pack`, what pack(system, folder) puts into a folder.
+    Raises FastsyncError when it cannot be made.
+    """
+    with locked(root.with_name(f"{root.name}.lock")):
+        if not made_from(root, recipe):
+            report(f"making {what}, about a minute")
+            make(recipe, root, pack)
 
 
 def made_from(root: Path, recipe: Recipe) -> bool:
@@ -83,43 +103,49 @@ def note_of(root: Path) -> Path:
 
 
 def as_text(recipe: Recipe) -> str:
-    """A recipe as its chroot keeps it."""
-    return json.dumps(asdict(recipe)) + "\n"
+    """A recipe as what was made from it keeps it; what is empty is not mentioned."""
+    return json.dumps({key: value for key, value in asdict(recipe).items() if value}) + "\n"
 
 
-def make(recipe: Recipe, root: Path, report: Report) -> None:
-    """Make a chroot at `root` in place of whatever is there; called with it locked."""
-    report(f"making a Debian {recipe.release} chroot, about a minute")
+def make(recipe: Recipe, root: Path, pack: Pack | None = None) -> None:
+    """Make `root` in place of whatever is there; called with it locked."""
     note_of(root).unlink(missing_ok=True)
-    archive, half = root.with_suffix(".tar"), root.with_suffix(".half")
+    archive, half = root.with_name(f"{root.name}.tar"), root.with_name(f"{root.name}.half")
+    system = root.with_name(f"{root.name}.system") if pack else half
     archive.unlink(missing_ok=True)
-    shutil.rmtree(half, ignore_errors=True)
-    mirror = host_mirror()
+    for folder in (half, system):
+        shutil.rmtree(folder, ignore_errors=True)
     # Root's mounts are its own, so that none outlives a mmdebstrap that is killed: it binds the
     # machine's /dev/shm into its folder in /tmp. An ordinary user's are so anyway.
     argv = ["unshare", "--mount"] if os.geteuid() == 0 else []
     argv += ["mmdebstrap", "--quiet", "--variant=minbase"]
     argv += ["--skip=check/signed-by,cleanup/apt/lists"]
+    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.leave_out]
     argv += [f"--include={','.join(recipe.packages)}", recipe.release, str(archive)]
-    run([*argv, *(f"deb {mirror} {suite} main" for suite in recipe.suites)])
-    half.mkdir()
-    run(["tar", "-C", str(half), "--no-same-owner", "--exclude=./dev/*", "-xf", str(archive)])
+    run([*argv, *(f"deb {host_mirror(suite)} {suite} main" for suite in recipe.suites)])
+    system.mkdir()
+    run(["tar", "-C", str(system), "--no-same-owner", "--exclude=./dev/*", "-xf", str(archive)])
     archive.unlink()
+    if pack:
+        half.mkdir()
+        pack(system, half)
+        shutil.rmtree(system)
     note_of(half).write_text(as_text(recipe))
     shutil.rmtree(root, ignore_errors=True)
     half.rename(root)
 
 
-def host_mirror() -> str:
-    """The mirror of Debian that this machine's apt uses; FastsyncError if it uses none."""
+def host_mirror(suite: str) -> str:
+    """The mirror that this machine's apt uses for a suite; FastsyncError if it uses none."""
+    label = "Debian-Security" if suite.endswith("-security") else "Debian"
     argv = ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"]
-    mirror = parse_mirror(run([*argv, "Created-By: Packages"], check=False).stdout)
+    mirror = parse_mirror(run([*argv, "Created-By: Packages"], check=False).stdout, label)
     if mirror is None:
-        raise FastsyncError("apt on this machine has no mirror of Debian: try `make setup`")
+        raise FastsyncError(f"apt on this machine has no mirror of {label}: try `make setup`")
     return mirror
 
 
-def parse_mirror(text: str) -> str | None:
-    """The first mirror of Debian proper in the rows "ORIGIN|LABEL|URI" of apt-get indextargets."""
+def parse_mirror(text: str, label: str = "Debian") -> str | None:
+    """The first of Debian's mirrors with a label in the rows "ORIGIN|LABEL|URI" of apt-get."""
     rows = [line.split("|", 2) for line in text.splitlines()]
-    return next((row[2] for row in rows if row[:2] == ["Debian", "Debian"]), None)
+    return next((row[2] for row in rows if row[:2] == ["Debian", label]), None)

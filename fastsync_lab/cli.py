@@ -3,8 +3,6 @@
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -12,32 +10,33 @@ from typing import Annotated
 import typer
 
 from fastsync_lab.build import (
-    build_flashdev,
     build_modules,
     build_own_module,
-    check_glue,
     own_modules,
 )
+from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, progress, shown
+from fastsync_lab.cli_vm import vm
+from fastsync_lab.cli_xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import VARIANTS
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
-from fastsync_lab.device import DEVICES_RANGE, load_profile, profile_names
+from fastsync_lab.device import profile_names
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
-from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series, load_series
-from fastsync_lab.paths import build_dir, cache_dir, repo_root
+from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.paths import build_dir, cache_dir
 from fastsync_lab.progress import Report
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
-from fastsync_lab.vm import Vm, VmConfig
 from fastsync_lab.waits.rows import NAME as WAITS
 from fastsync_lab.waits.run import run_waits
 from fastsync_lab.waits.summary import print_waits, write_waits
+from fastsync_lab.xfstests.summary import write_xfstests
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
 
@@ -50,34 +49,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-KernelOption = Annotated[
-    str,
-    typer.Option(
-        help=f"A series ({', '.join(load_series())}: newest cached, else newest served) "
-        "or a version of one, like 6.12.N."
-    ),
-]
-StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
-
-
-@contextmanager
-def progress() -> Iterator[Report]:
-    """Report steps on stderr: a status line on a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda message: print(f"fastsync: {message}", file=sys.stderr, flush=True)
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda message: status.update(message)
-
-
-def check_kernel(kernel: str, *, stock: bool) -> None:
-    """Raise UsageError for an unknown kernel, and for one that has no modules but the stock's."""
-    series = find_series(kernel)
-    if not stock:
-        check_glue(series.name)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -122,85 +93,10 @@ def products(tree: KernelTree, stock: bool, report: Report) -> list[Path]:
     return [modules.jbd2, modules.ext4, *own]
 
 
-def shown(path: Path) -> Path:
-    """A path as a message shows it: relative to the repository where it lies inside."""
-    return path.relative_to(repo_root()) if path.is_relative_to(repo_root()) else path
-
-
-@app.command(
+app.command(
     epilog="Exit status: that of COMMAND; 1 when the guest fails, 2 for bad usage.",
     context_settings={"allow_interspersed_args": False},
-)
-def vm(
-    command: Annotated[
-        list[str], typer.Argument(help="The command, after --; for a shell's: -- sh -c '…'.")
-    ],
-    kernel: KernelOption = "6.12",
-    stock: StockOption = False,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Load a device profile ({', '.join(profile_names())}) as $FASTSYNC_DEV."
-        ),
-    ] = None,
-    device_mib: Annotated[int, typer.Option(help="Its capacity in MiB.", min=16)] = 512,
-    devices: Annotated[
-        int,
-        typer.Option(
-            help="How many of them; $FASTSYNC_DEVS has all.",
-            min=DEVICES_RANGE[0],
-            max=DEVICES_RANGE[1],
-        ),
-    ] = 1,
-    real_time: Annotated[
-        bool,
-        typer.Option("--real-time", help="The host's clock (emulated all the same, without KVM)."),
-    ] = False,
-    debug_kernel: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Boot the kernel that looks for bugs, one of {', '.join(VARIANTS)}, in place of "
-            "Debian's."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
-    ] = None,
-) -> None:
-    """Boot the kernel with these modules and run COMMAND in it, as root, in virtual time.
-
-    The guest sees the host's files; what it writes to them stays in its memory, except in
-    $FASTSYNC_OUT. stdin, stdout, stderr and the exit status pass through.
-
-    Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
-    `sleep 60` is over at once, and a run does not depend on what else the host does.
-    """
-    check_kernel(kernel, stock=stock)
-    if device is not None:
-        check_names("device profile", [device], profile_names())
-    elif devices != 1:
-        raise UsageError("--devices needs --device PROFILE")
-    if debug_kernel is not None:
-        check_names("debug kernel", [debug_kernel], VARIANTS)
-    out_dir = out or build_dir() / "vm-out"
-    with ExitStack() as stack:
-        with progress() as report:
-            tree = fetch_kernel(kernel, report=report)
-            if debug_kernel is not None:
-                tree = build_debug_kernel(tree, debug_kernel, report=report)
-            modules = build_modules(tree, stock=stock, report=report)
-            flashdev = build_flashdev(tree, report=report) if device else None
-            if sys.stderr.isatty():  # elsewhere stderr is the command's alone
-                report(f"booting {tree.release}")
-            guest = stack.enter_context(Vm(VmConfig(tree, real_time=real_time), out_dir=out_dir))
-            guest.load_filesystem(modules)
-            if device and flashdev:
-                guest.load_device(
-                    load_profile(device), flashdev, capacity_mib=device_mib, devices=devices
-                )
-        status = guest.run_attached(command)
-    raise typer.Exit(status)
+)(vm)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -327,6 +223,12 @@ def faults(
         raise typer.Exit(1)
 
 
+app.command(
+    epilog="Exit status: 0 nothing that passes on stock fails here, 1 something does, or failure, "
+    "2 bad usage."
+)(xfstests)
+
+
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
     """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
@@ -334,13 +236,14 @@ def report() -> None:
     write_crash()
     write_faults()
     write_waits()
+    write_xfstests()
 
 
 @app.command(epilog=EXIT_CODES)
 def clean(
     cache: Annotated[
         bool,
-        typer.Option("--cache", help="Remove the cache of unpacked kernels and chroots as well."),
+        typer.Option("--cache", help="Remove the cache of kernels, chroots and images as well."),
     ] = False,
 ) -> None:
     """Remove what was built (build/)."""

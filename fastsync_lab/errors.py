@@ -7,6 +7,10 @@ class FastsyncError(Exception):
     """Something a user can cause or mend: one line, what was wrong and what is allowed."""
 
 
+class TimeLimitError(FastsyncError):
+    """A guest did not answer in the time that it had, and was killed."""
+
+
 class UsageError(FastsyncError):
     """A name or value that is not allowed: ./fastsync ends with status 2 instead of 1."""
 

@@ -22,6 +22,8 @@ from typing import Any
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.image import RootImage, root_image
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series
 from fastsync_lab.measure import (
     Latency,
@@ -36,9 +38,9 @@ from fastsync_lab.measure import (
     parse_trace,
 )
 from fastsync_lab.paths import results_dir
+from fastsync_lab.qemu import VmConfig, models_cpu
 from fastsync_lab.required import Requirement
-from fastsync_lab.shell import run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log, models_cpu
+from fastsync_lab.vm import Vm
 from fastsync_lab.workload import (
     SQLITE_VERSION,
     SYNC_CALLS,
@@ -61,8 +63,6 @@ CELL_TIMEOUT_S = 900.0
 TRACE_BUFFER_KIB = 65536
 MKFS = "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0"
 MOUNT_POINT = "/run/fastsync/mnt"
-TOOLS = ("mkfs.ext4", "dmesg", "mountpoint")
-APPLETS = ("cat", "dd", "fallocate", "mkdir", "mount", "sleep", "sync", "umount")
 SECTION = "== fastsync section "
 COUNTERS = ("mtime_updates_done", "mtime_updates_skipped", "mtime_commits_avoided")
 
@@ -292,7 +292,7 @@ class Setting:
     modules: Mapping[str, ModuleSet]
     flashdev: Path
     programs: Programs
-    fio_version: str
+    image: RootImage
     icount_shift: int = 1
 
 
@@ -328,7 +328,8 @@ def describe(setting: Setting, profile: DeviceProfile) -> dict[str, Any]:
         "modules_sha256": modules,
         "flashdev_sha256": file_hash(setting.flashdev),
         "programs_sha256": setting.programs.digest(),
-        "fio": setting.fio_version,
+        "root_sha256": setting.image.digest,
+        "fio": f"fio-{setting.image.version('fio')}",
         "sqlite": SQLITE_VERSION,
         "device": asdict(profile),
         "capacity_mib": CAPACITY_MIB,
@@ -488,15 +489,12 @@ class Guest:
         self._vm = vm
         kinds = {workload.kind for workload in job.experiment.workloads}
         beside = any(workload.neighbour for workload in job.experiment.workloads)
-        shim = "/run/fastsync/statwrite.so"
         bench = setting.programs.sqlbench
-        vm.put_in_memory(TOOLS, applets=APPLETS)
-        vm.run(f"cp {str(setting.programs.statwrite)!r} {shim}")
         self._paths = GuestPaths(
-            fio=vm.stage("fio") if "fio" in kinds else "",
-            sqlbench={c: vm.stage(str(bench[c])) for c in SYNC_CALLS if "sqlite" in kinds},
-            statwrite=shim,
-            neighbour=vm.stage(str(setting.programs.neighbour)) if beside else "",
+            fio="fio",
+            sqlbench={c: vm.stage(bench[c]) for c in SYNC_CALLS if "sqlite" in kinds},
+            statwrite=vm.stage(setting.programs.statwrite),
+            neighbour=vm.stage(setting.programs.neighbour) if beside else "",
         )
         vm.kernel_log()  # what the boot left
         vm.load_device(job.profile, setting.flashdev, capacity_mib=CAPACITY_MIB)
@@ -532,7 +530,7 @@ def prepare_setting(kernel: str, report: Report) -> Setting:
         modules=modules,
         flashdev=flashdev,
         programs=build_programs(),
-        fio_version=run(["fio", "--version"]).stdout.strip(),
+        image=root_image(report=report),
     )
 
 

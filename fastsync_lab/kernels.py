@@ -219,7 +219,7 @@ def kernels_dir() -> Path:
 
 
 def folder_name(debian_version: str) -> str:
-    """What a version's folder is called: vng takes no ~ in a path."""
+    """What a version's folder is called: without ~, so that no shell expands it."""
     return debian_version.replace("~", "+")
 
 

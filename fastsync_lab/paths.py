@@ -13,7 +13,7 @@ def repo_root() -> Path:
 
 
 def cache_dir() -> Path:
-    """Kernels, chroots: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
+    """Kernels, images: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
     if own := os.environ.get("FASTSYNC_CACHE"):
         return Path(own).absolute()
     if xdg := os.environ.get("XDG_CACHE_HOME"):

@@ -78,7 +78,7 @@ def run(asked: Request, *, report: Report) -> list[Outcome]:
     if asked.state:
         return explore(asked, builds, report=report)
     name = result_name(asked, builds.tree.series)
-    kept = keeper(name, asked, builds.tree, builds.subject)
+    kept = keeper(name, asked, builds)
     done = {outcome.case for outcome in kept.parts}
     left = tuple(case for case in asked.cases if case not in done)
     if left:

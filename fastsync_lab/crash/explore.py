@@ -43,11 +43,14 @@ from fastsync_lab.crash.trace import Op, parse_trace
 from fastsync_lab.crash.workloads import Script, make_script
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import mtime_options
+from fastsync_lab.image import RootImage, root_image
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report, silent
+from fastsync_lab.qemu import VmConfig
 from fastsync_lab.shell import Completed, run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm
 
 MODES = ("off", "truncate", "defer")
 CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is
@@ -310,7 +313,7 @@ def differences(by_kernel: Tree, by_fsck: Tree, last_ns: int) -> list[str]:
 def _e2fsck(options: str, path: Path) -> Completed:
     """The guest's clock may be ahead of ours, so e2fsck gets a later one."""
     env = {"E2FSCK_TIME": str(MUCH_LATER_S), "LC_ALL": "C.UTF-8"}
-    return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=60)
+    return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=1800)
 
 
 def _fsck_clean(image: Path, whose: str) -> list[str]:
@@ -343,6 +346,7 @@ class Builds:
     subject: ModuleSet
     stock: ModuleSet
     flashdev: Path
+    image: RootImage
 
 
 # --- one case ------------------------------------------------------------------------------------
@@ -568,6 +572,7 @@ def prepare(kernel: str, report: Report, *, fault: Path | None = None) -> Builds
         build_modules(tree, fault=fault, report=report),
         build_modules(tree, stock=True, report=report),
         build_flashdev(tree, report=report),
+        root_image(report=report),
     )
 
 

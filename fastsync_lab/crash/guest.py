@@ -149,11 +149,7 @@ class Guest:
     def __init__(self, vm: Vm, flashdev: Path) -> None:
         self.vm = vm
         self._flashdev = flashdev
-        self._check = vm.stage(str(built_program("crashcheck")))
-        vm.put_in_memory(
-            ["/sbin/dmsetup", "/sbin/losetup"],
-            applets=["cat", "cp", "dd", "mkdir", "mount", "rm", "umount"],
-        )
+        self._check = vm.stage(built_program("crashcheck"))
         vm.run(
             f"mkdir -p {MEMORY}; dmesg -n 1; modprobe -a dm_mod dm_log_writes loop || exit\n"
             f"modprobe brd rd_nr=1 rd_size={LOG_MIB << 10} || exit\n"
@@ -186,17 +182,15 @@ class Guest:
 
     def _command(self, script: Script) -> str:
         """Bash that runs the script in the guest's memory."""
-        program = self.vm.stage(str(built_program(script.program)))
+        program = self.vm.stage(built_program(script.program))
         if not script.flushing:
             return f"{program} crash {DATABASE if script.sql else ''} {MEMORY}/script"
         flushing = mariadb.FLUSHING[script.flushing]
-        library = built_program("innodbsync.so")
-        self.vm.run(f"cp {shlex.quote(str(library))} {MEMORY}/")
-        environment = f"LD_PRELOAD={MEMORY}/{library.name}"
+        environment = f"LD_PRELOAD={self.vm.stage(built_program('innodbsync.so'))}"
         if flushing.fsync_only:
             environment += " FSYNC_ONLY=1"
         arguments = [*mariadb.arguments(f"/mnt/{mariadb.FOLDER}", MEMORY), *flushing.options]
-        server = shlex.join([self.vm.stage(mariadb.SERVER), *arguments])
+        server = shlex.join([mariadb.SERVER, *arguments])
         return f"{environment} {program} crash {MEMORY}/socket {MEMORY}/script {server}"
 
     def recover(self, folder: Path, plan_text: str) -> list[Found]:

@@ -14,7 +14,7 @@ SERVER = "/usr/sbin/mariadbd"
 FOLDER = "mariadb"  # on the device
 SCHEMA = "crash"
 TABLE = f"{SCHEMA}.item"
-TIMEOUT_S = 120
+TIMEOUT_S = 1800  # of a server that hangs; it takes a second
 # As small as InnoDB allows, with its default pages of 16 KiB; temporary tables are kept elsewhere.
 # Changed pages are written as soon as the server finds time to, through the doublewrite buffer.
 OPTIONS = (

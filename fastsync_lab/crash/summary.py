@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash.explore import (
     CONTROL,
     E2FSCK_CANNOT_REPLAY,
+    Builds,
     Case,
     Failure,
     Outcome,
@@ -17,24 +17,22 @@ from fastsync_lab.crash.explore import (
     module_digest,
 )
 from fastsync_lab.keeper import Keeper, write_blocks
-from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import results_dir
 
 FORMAT = 3
 
 
-def result_of(
-    request: Request, outcomes: Sequence[Outcome], tree: KernelTree, modules: ModuleSet
-) -> dict[str, Any]:
+def result_of(request: Request, outcomes: Sequence[Outcome], builds: Builds) -> dict[str, Any]:
     """A run as JSON; `complete` once every case is there."""
     return {
         "format": FORMAT,
         "complete": {outcome.case for outcome in outcomes} == set(request.cases),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kernel_release": tree.release,
-        "debian_version": tree.debian_version,
-        "modules": modules.name,
-        "modules_sha256": module_digest(modules),
+        "kernel_release": builds.tree.release,
+        "debian_version": builds.tree.debian_version,
+        "modules": builds.subject.name,
+        "modules_sha256": module_digest(builds.subject),
+        "root_sha256": builds.image.digest,
         "states_asked_for": request.states,
         "cases": [asdict(outcome) for outcome in compared_with_stock(outcomes)],
     }
@@ -79,13 +77,13 @@ def result_path(name: str) -> Path:
     return results_dir() / f"crash-{name}.json"
 
 
-def keeper(name: str, request: Request, tree: KernelTree, modules: ModuleSet) -> Keeper[Outcome]:
+def keeper(name: str, request: Request, builds: Builds) -> Keeper[Outcome]:
     """Keeps the cases of a run of that name."""
     return Keeper(
         result_path(name),
-        lambda outcomes: result_of(request, outcomes, tree, modules),
+        lambda outcomes: result_of(request, outcomes, builds),
         lambda result: [one for one in load_outcomes(result) if one.case in request.cases],
-        ("format", "debian_version", "modules_sha256", "states_asked_for"),
+        ("format", "debian_version", "modules_sha256", "root_sha256", "states_asked_for"),
     )
 
 

@@ -31,7 +31,7 @@ def keeper(name: str, cases: Sequence[Case], builds: Builds) -> Keeper[Result]:
         results_dir() / f"faults-{name}.json",
         lambda results: result_of(cases, results, builds),
         lambda result: [one for one in load_results(result) if one.case in cases],
-        ("format", "debian_version", "modules_sha256"),
+        ("format", "debian_version", "modules_sha256", "root_sha256"),
     )
 
 
@@ -45,6 +45,7 @@ def result_of(cases: Sequence[Case], results: Sequence[Result], builds: Builds) 
         "debian_version": builds.tree.debian_version,
         "modules": builds.subject.name,
         "modules_sha256": module_digest(builds.subject),
+        "root_sha256": builds.image.digest,
         "differences": compare(results)[1],
         "cases": [case_json(result) for result in results],
     }

@@ -18,7 +18,8 @@ from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report, silent
-from fastsync_lab.vm import Vm, VmConfig
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.vm import Vm
 
 # (errors=, does the device stay dead)
 VARIANTS = (("remount-ro", False), ("remount-ro", True), ("continue", False))

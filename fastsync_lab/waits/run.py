@@ -1,6 +1,5 @@
 """A whole run of the experiment, device by device."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -11,10 +10,8 @@ from fastsync_lab.build import ModuleSet, build_flashdev, build_modules, build_q
 from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import (
-    APPLETS,
     FORMAT,
     MKFS,
-    TOOLS,
     Report,
     file_hash,
     kept_repetitions,
@@ -23,10 +20,12 @@ from fastsync_lab.experiment import (
     to_stderr,
     write_atomically,
 )
+from fastsync_lab.image import RootImage, root_image
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import results_dir
-from fastsync_lab.shell import run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log, models_cpu
+from fastsync_lab.qemu import VmConfig, models_cpu
+from fastsync_lab.vm import Vm
 from fastsync_lab.waits.cells import Cell, cells_of
 from fastsync_lab.waits.rows import NAME, Rows, load_rows
 from fastsync_lab.workload import build_waitbench
@@ -45,7 +44,7 @@ class Setup:
     flashdev: Path
     qasio: Path
     waitbench: Path
-    fio_version: str
+    image: RootImage
 
 
 def prepare(kernel: str, report: Report) -> Setup:
@@ -58,7 +57,7 @@ def prepare(kernel: str, report: Report) -> Setup:
         flashdev=build_flashdev(tree),
         qasio=build_qasio(tree),
         waitbench=build_waitbench(),
-        fio_version=run(["fio", "--version"]).stdout.strip(),
+        image=root_image(report=report),
     )
 
 
@@ -71,7 +70,8 @@ def describe(setup: Setup, profile: DeviceProfile) -> dict[str, Any]:
         "kernel_release": setup.tree.release,
         "debian_version": setup.tree.debian_version,
         "sha256": {path.name: file_hash(path) for path in files},
-        "fio": setup.fio_version,
+        "root_sha256": setup.image.digest,
+        "fio": f"fio-{setup.image.version('fio')}",
         "device": asdict(profile),
         "capacity_mib": CAPACITY_MIB,
         "memory_mib": MEMORY_MIB,
@@ -105,7 +105,7 @@ def run_device(rows: Rows, device: str, setup: Setup, report: Report) -> Path:
     report(f"{stem}: booting {setup.tree.release}")
     with Vm(VmConfig(setup.tree, memory_mib=MEMORY_MIB)) as vm:
         waitbench = prepare_guest(vm, setup, profile)
-        cells = cells_of(rows, rows.nr_requests.get(device), waitbench, vm.stage("fio"))
+        cells = cells_of(rows, rows.nr_requests.get(device), waitbench, "fio")
         for cell in cells:
             key = key_of(environment, cell.names, cell.script)
             repetitions = kept.get(key, [])[: rows.repetitions]
@@ -132,11 +132,10 @@ def run_cell(vm: Vm, cell: Cell) -> dict[str, Any]:
 
 def prepare_guest(vm: Vm, setup: Setup, profile: DeviceProfile) -> str:
     """Load modules and device, put the programs into memory; how waitbench is called."""
-    vm.put_in_memory(TOOLS, applets=APPLETS)
-    waitbench = vm.stage(str(setup.waitbench))
+    waitbench = vm.stage(setup.waitbench)
     vm.load_filesystem(setup.stock)
     vm.run(
-        f"modprobe -a bfq kyber-iosched && insmod {shlex.quote(str(setup.qasio))} || exit\n"
+        f"modprobe -a bfq kyber-iosched && insmod {vm.stage(setup.qasio)} || exit\n"
         "mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug"
     )
     vm.load_device(profile, setup.flashdev, capacity_mib=CAPACITY_MIB)

@@ -68,6 +68,39 @@ def test_chroot_is_made_once_and_leaves_nothing_else(made: list[list[str]]) -> N
     assert {path.name for path in place.root.parent.iterdir()} == {"trixie", "trixie.lock"}
 
 
+def packed(system: Path, folder: Path) -> None:
+    """Keep one thing of a system."""
+    (folder / "image").write_text(str((system / "usr").is_dir()))
+
+
+def test_what_is_packed_from_a_system_takes_its_place(
+    made: list[list[str]], tmp_path: Path
+) -> None:
+    root = tmp_path / "images" / "x-1.5"
+    recipe = dataclasses.replace(RECIPE, leave_out=("/usr/share/doc/*",))
+    for _ in range(2):
+        chroot.make_once(recipe, root, "an image", silent, packed)
+    assert (root / "image").read_text() == "True"
+    (argv,) = [argv for argv in made if "mmdebstrap" in argv]
+    assert "--dpkgopt=path-exclude=/usr/share/doc/*" in argv
+    assert {path.name for path in root.parent.iterdir()} == {"x-1.5", "x-1.5.lock"}
+
+
+def test_packing_that_fails_leaves_nothing_that_is_taken_for_whole(
+    made: list[list[str]], tmp_path: Path
+) -> None:
+    def fail(system: Path, folder: Path) -> None:
+        packed(system, folder)
+        raise FastsyncError("no space")
+
+    root = tmp_path / "images" / "x"
+    with pytest.raises(FastsyncError, match="no space"):
+        chroot.make_once(RECIPE, root, "an image", silent, fail)
+    assert not root.exists()
+    chroot.make_once(RECIPE, root, "an image", silent, packed)
+    assert chroot.made_from(root, RECIPE)
+
+
 def other_recipe(_root: Path) -> Recipe:
     return dataclasses.replace(RECIPE, packages=("gcc-15",))
 
@@ -121,10 +154,15 @@ def test_mirror_is_the_first_of_debian_itself() -> None:
     assert chroot.parse_mirror(INDEX_TARGETS) == "http://mirror.example/debian/"
 
 
+def test_mirror_of_a_security_suite_is_another(made: list[list[str]]) -> None:
+    assert chroot.host_mirror("bookworm-updates") == "http://mirror.example/debian/"
+    assert chroot.host_mirror("bookworm-security") == "http://mirror.example/debian-security/"
+
+
 def test_machine_without_a_mirror_of_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chroot, "run", lambda *_, **__: Completed(0, "", ""))
     with pytest.raises(FastsyncError, match="no mirror of Debian"):
-        chroot.host_mirror()
+        chroot.host_mirror("bookworm")
 
 
 def test_only_the_package_lists_of_this_machine_are_roots(

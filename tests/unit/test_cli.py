@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fastsync_lab import cli, shell
 from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
 
-COMMANDS = ["build", "vm", "run", "crash", "faults", "report", "clean"]
+COMMANDS = ["build", "vm", "run", "crash", "faults", "xfstests", "report", "clean"]
 
 
 def fastsync(*arguments: str) -> shell.Completed:
@@ -29,7 +29,10 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bild"], "no command 'bild': allowed are build, vm, run, crash, faults, report, clean"),
+        (
+            ["bild"],
+            "no command 'bild': allowed are build, vm, run, crash, faults, xfstests, report, clean",
+        ),
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
         (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),
@@ -38,7 +41,13 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
             "no debug kernel 'x': allowed are kasan, kcsan",
         ),
         (["vm", "--devices", "2", "--", "true"], "--devices needs --device PROFILE"),
+        (["vm", "--root", "x", "--", "true"], "no root image 'x': allowed are default"),
+        (["vm", "--share", "/no/such", "--", "true"], "cannot share '/no/such': there is no such"),
+        (["vm", "--processors", "2", "--", "true"], "2 processors take real time: virtual time"),
+        (["vm", "--parameter", "a b", "--", "true"], "'a b' is not one kernel parameter"),
         (["run", "x"], "no experiment 'x': allowed are "),
+        (["xfstests", "--tree", "/"], "/ is no checkout of xfstests: it has no `check` and no "),
+        (["xfstests", "--tree", "/", "--mode", "x"], "no mode 'x': allowed are stock, off, "),
         (["faults", "x"], "no workload 'x': allowed are all, overwrite, "),
         (["faults", "--mode", "x"], "no mode 'x': allowed are off, truncate, defer"),
         (["run", "overwrite", "--device", "x"], "no device profile 'x': allowed are emmc, "),
@@ -54,7 +63,17 @@ def test_unknown_names_are_one_line_with_what_is_allowed(
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("arguments", [["build", "--nonsense"], ["vm"], ["run"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["build", "--nonsense"],
+        ["vm"],
+        ["run"],
+        ["vm", "--memory", "100", "--", "true"],
+        ["vm", "--processors", "0", "--", "true"],
+        ["vm", "--time-limit", "0", "--", "true"],
+    ],
+)
 def test_bad_usage_is_status_2(arguments: list[str]) -> None:
     assert fastsync(*arguments).status == 2
 

@@ -8,12 +8,21 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
-from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, Verdict, write_sparse
+from fastsync_lab.crash.explore import (
+    Builds,
+    Case,
+    Failure,
+    Outcome,
+    Request,
+    Verdict,
+    write_sparse,
+)
 from fastsync_lab.crash.guest import parse_found, plan
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.states import State
 from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree
 
 CASE = Case("overwrite", "defer", "ordered")
@@ -115,26 +124,24 @@ def test_shortest_failure_is_shown() -> None:
 
 
 @pytest.fixture
-def keeper_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleSet:
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     monkeypatch.setattr(summary, "results_dir", lambda: tmp_path)
     for name in ("jbd2.ko", "ext4.ko"):
         (tmp_path / name).write_text(name)
-    return ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
+    modules = ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
+    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    image = RootImage(tmp_path, tmp_path, "a", {})
+    return Builds(tree, modules, modules, tmp_path, image)
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> KernelTree:
-    return KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
-
-
-def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
+def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
     other = Case("append", "defer", "ordered")
     stock = replace(CASE, mode="stock")
     request = Request((CASE, other, stock), 200)
-    summary.keeper("x", request, tree, keeper_of).add(outcome(CASE, FAILURE))
+    summary.keeper("x", request, builds).add(outcome(CASE, FAILURE))
     partial = json.loads((tmp_path / "crash-x.partial.json").read_text())
     assert partial["complete"] is False
-    again = summary.keeper("x", request, tree, keeper_of)
+    again = summary.keeper("x", request, builds)
     assert again.parts == [outcome(CASE, FAILURE)]
     again.add(outcome(other))
     again.add(outcome(stock, FAILURE))
@@ -145,28 +152,29 @@ def test_interrupted_run_goes_on(keeper_of: ModuleSet, tree: KernelTree, tmp_pat
     assert not (tmp_path / "crash-x.partial.json").exists()
 
 
-def test_other_modules_begin_anew(keeper_of: ModuleSet, tree: KernelTree, tmp_path: Path) -> None:
+def test_other_modules_or_another_root_begin_anew(builds: Builds, tmp_path: Path) -> None:
     request = Request((CASE,), 200)
-    summary.keeper("x", request, tree, keeper_of).add(outcome())
+    summary.keeper("x", request, builds).add(outcome())
+    other_root = replace(builds, image=replace(builds.image, digest="b"))
+    assert summary.keeper("x", request, other_root).parts == []
+    assert summary.keeper("x", request, builds).parts == [outcome()]
     (tmp_path / "ext4.ko").write_text("changed")
-    assert summary.keeper("x", request, tree, keeper_of).parts == []
+    assert summary.keeper("x", request, builds).parts == []
 
 
-def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
+def test_markdown_adds_up(builds: Builds) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
-    text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
+    text = summary.markdown(summary.result_of(request, outcomes, builds))
     assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
     assert "modes defer, off" in text and "fast_commit" not in text
 
 
-def test_what_stock_makes_of_fast_commits_stands_beside_ours(
-    keeper_of: ModuleSet, tree: KernelTree
-) -> None:
+def test_what_stock_makes_of_fast_commits_stands_beside_ours(builds: Builds) -> None:
     modes = ("defer", "stock", "off")
     outcomes = [outcome(Case("mmap", mode, "fast_commit")) for mode in modes]
     request = Request(tuple(one.case for one in outcomes))
-    text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
+    text = summary.markdown(summary.result_of(request, outcomes, builds))
     assert "| mmap | 40 | 30 | 200 | 60 | 0 | 12 |" in text
     assert all(f"| {mode} | 260 | 0 | 0 | 2 | 3 |" in text for mode in modes)
 

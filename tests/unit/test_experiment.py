@@ -12,6 +12,7 @@ from fastsync_lab import experiment as lab
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree, load_series
 from fastsync_lab.workload import (
     GuestPaths,
@@ -303,14 +304,17 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lab.Job:
     return lab.Job(experiment, "6.12", load_profile("nvme"))
 
 
-def make_setting(folder: Path, modules: bytes, release: str = "6.12.1") -> lab.Setting:
+def make_setting(
+    folder: Path, modules: bytes, release: str = "6.12.1", root: str = "a"
+) -> lab.Setting:
     """What a guest would need; `modules` is what all modules and programs hold."""
+    image = RootImage(folder, folder, root, {"fio": "3.33-3"})
     file = folder / "file"
     file.write_bytes(modules)
     pair = ModuleSet("any", file, file)
     programs = Programs(dict.fromkeys(("fsync", "fdatasync"), file), file, file)
     tree = KernelTree("6.12", release, f"{release}-1", folder, folder, folder, folder)
-    return lab.Setting(tree, {"stock": pair, "fastsync": pair}, file, programs, "fio-3")
+    return lab.Setting(tree, {"stock": pair, "fastsync": pair}, file, programs, image)
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(
@@ -339,14 +343,22 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert any("3 of 24 runs are there" in message for message in messages)
 
 
-@pytest.mark.parametrize(("modules", "release"), [(b"rebuilt", "6.12.1"), (b"built", "6.12.2")])
-def test_an_interrupted_run_of_other_modules_or_another_kernel_is_not_taken_up(
-    job: lab.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: bytes, release: str
+@pytest.mark.parametrize(
+    ("modules", "release", "root"),
+    [(b"rebuilt", "6.12.1", "a"), (b"built", "6.12.2", "a"), (b"built", "6.12.1", "b")],
+)
+def test_an_interrupted_run_of_other_modules_kernel_or_root_is_not_taken_up(
+    job: lab.Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    modules: bytes,
+    release: str,
+    root: str,
 ) -> None:
     monkeypatch.setattr(FakeGuest, "fail_at", 4)
     stop = threading.Event()
     with pytest.raises(FastsyncError, match="ended by itself"):
         lab.run_job(job, make_setting(tmp_path, b"built"), stop, lambda _: None)
-    path = lab.run_job(job, make_setting(tmp_path, modules, release), stop, lambda _: None)
+    path = lab.run_job(job, make_setting(tmp_path, modules, release, root), stop, lambda _: None)
     assert FakeGuest.ran == 4 + 24
     assert json.loads(path.read_text())["environment"]["kernel_release"] == release

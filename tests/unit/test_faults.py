@@ -35,6 +35,7 @@ from fastsync_lab.faults.layout import (
     Sent,
 )
 from fastsync_lab.faults.workloads import FIRST_MARK, make_script, workload_names
+from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree
 
 LAYOUT = Layout(frozenset(range(75, 1099)), 75, frozenset({1, 3, 4, 5}))
@@ -173,7 +174,8 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
         (tmp_path / name).write_text(name)
     tree = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
     modules = ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
-    return Builds(tree, modules, modules, tmp_path)
+    image = RootImage(tmp_path, tmp_path, "a", {})
+    return Builds(tree, modules, modules, tmp_path, image)
 
 
 def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import DeviceProfile, load_profile
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.vm import Vm
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
 
 IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
@@ -55,15 +57,9 @@ def flashdev(tree: KernelTree) -> Path:
     return build_flashdev(tree)
 
 
-# Programs that tests run all the time.
-IN_MEMORY = ("/sbin/debugfs", "/sbin/dumpe2fs", "/sbin/e2fsck", "/sbin/mkfs.ext4", "/sbin/wipefs",
-             "/bin/dd", "/bin/mount", "/bin/umount")  # fmt: skip
-
-
 @pytest.fixture(scope="session")
 def vm(tree: KernelTree) -> Iterator[Vm]:
     with Vm(VmConfig(tree)) as machine:
-        machine.put_in_memory(IN_MEMORY)
         yield machine
 
 
@@ -71,15 +67,13 @@ def vm(tree: KernelTree) -> Iterator[Vm]:
 def two_cores(tree: KernelTree) -> Iterator[Vm]:
     """Two cores that truly run at once, which virtual time does not have."""
     with Vm(VmConfig(tree, cpus=2, real_time=True)) as machine:
-        machine.kernel_log()
         yield machine
-        assert check_kernel_log(machine.kernel_log()) == []
 
 
 @pytest.fixture(scope="session")
 def fsops(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the guest finds the fsops program."""
-    return vm.stage(str(compile_program("fsops", tmp_path_factory.mktemp("fsops"))))
+    return vm.stage(compile_program("fsops", tmp_path_factory.mktemp("fsops")))
 
 
 def compile_program(name: str, folder: Path) -> Path:
@@ -119,11 +113,14 @@ def other_device(
 
 @pytest.fixture(autouse=True)
 def clean_kernel_log(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test after which the guest's kernel log shows a WARN, BUG or ext4 error."""
-    if "vm" not in request.fixturenames:
-        yield
-        return
-    machine: Vm = request.getfixturevalue("vm")
-    machine.kernel_log()
+    """Fail the test after which a guest's kernel log shows a WARN, BUG or ext4 error.
+
+    In which a guest ended, a test has failed already.
+    """
+    names = [name for name in ("vm", "two_cores") if name in request.fixturenames]
+    machines: list[Vm] = [request.getfixturevalue(name) for name in names]
+    for machine in machines:
+        machine.kernel_log()
     yield
-    assert check_kernel_log(machine.kernel_log()) == []
+    logs = [machine.kernel_log() for machine in machines if machine.running]
+    assert check_kernel_log("".join(logs)) == []

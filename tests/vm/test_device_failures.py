@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.device import DeviceProfile, load_profile
-from fastsync_lab.vm import GuestResult, Vm, check_kernel_log
+from fastsync_lab.kernel_log import check_kernel_log
+from fastsync_lab.vm import GuestResult, Vm
 
 UNIFORM = load_profile("uniform-100us")
 CAPACITY_MIB = 16
@@ -167,6 +168,6 @@ def test_wrong_kind_is_refused_and_changes_nothing(device: Device) -> None:
 def test_no_cache_can_be_lost_where_there_is_none(vm: Vm, flashdev: Path) -> None:
     vm.kernel_log()
     wrong = "volatile_cache=0 lose_cache_on_failed_flush=1"
-    result = vm.run(f"insmod {flashdev} {wrong}", check=False)
+    result = vm.run(f"insmod {vm.stage(flashdev)} {wrong}", check=False)
     assert result.status != 0
     assert "lose_cache_on_failed_flush=1 needs volatile_cache=1" in vm.kernel_log()

@@ -120,7 +120,7 @@ def blkprobe(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
     source = Path(__file__).with_name("blkprobe.c")
     shell.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static",
                "-o", str(program), str(source)])  # fmt: skip
-    return vm.stage(str(program))
+    return vm.stage(program)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_wrong_parameters(probe: Probe) -> None:
         "devices=9": "1 to 8",
         "lose_cache_on_failed_flush=2": "0 to 1",
     }
-    result = probe.vm.run(f"insmod {probe.flashdev} {' '.join(wrong)}", check=False)
+    result = probe.vm.run(f"insmod {probe.vm.stage(probe.flashdev)} {' '.join(wrong)}", check=False)
     assert result.status != 0
     assert "Invalid parameters" in result.stderr
     log = probe.vm.kernel_log()

@@ -38,7 +38,7 @@ def fs2(
     two_cores: Vm, modules: ModuleSet, flashdev: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GuestFs]:
     """A file system on the guest with two cores."""
-    fsops = two_cores.stage(str(compile_program("fsops", tmp_path_factory.mktemp("fsops"))))
+    fsops = two_cores.stage(compile_program("fsops", tmp_path_factory.mktemp("fsops")))
     yield GuestFs(two_cores, fsops, prepare(two_cores, modules, flashdev))
     two_cores.run("umount -q /mnt", check=False)
 
@@ -48,7 +48,7 @@ def race(request: pytest.FixtureRequest, tmp_path: Path) -> Race:
     """Call the race program in the guest of fs2, or of fs where there is none."""
     fixture = "fs2" if "fs2" in request.fixturenames else "fs"
     guest: GuestFs = request.getfixturevalue(fixture)
-    program = guest.vm.stage(str(compile_program("race", tmp_path)))
+    program = guest.vm.stage(compile_program("race", tmp_path))
 
     def call(*words: object) -> dict[str, int]:
         found: dict[str, int] = json.loads(

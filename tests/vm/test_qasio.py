@@ -23,10 +23,12 @@ from fastsync_lab.build import (
     own_modules,
 )
 from fastsync_lab.device import load_profile
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import silent
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.vm import Vm
 from fastsync_lab.waits.cells import WAITS, parse_waits
 from tests.vm.conftest import IN_TIME, compile_program, other_device
 from tests.vm.guestfs import FILE, MNT, Event, GuestFs, parse_events
@@ -107,7 +109,7 @@ def slow_device(
 @pytest.fixture
 def selected(slow_device: GuestFs, qasio_ko: Path) -> Iterator[GuestFs]:
     """The slow device under qasio."""
-    slow_device.vm.run(f"insmod {qasio_ko} && echo qasio >{QUEUE}/scheduler")
+    slow_device.vm.run(f"insmod {slow_device.vm.stage(qasio_ko)} && echo qasio >{QUEUE}/scheduler")
     yield slow_device
     slow_device.vm.run(f"echo none >{QUEUE}/scheduler && rmmod qasio")
 
@@ -272,7 +274,7 @@ def test_the_backlog_moves_while_others_write_all_the_time(sched: Scheduled, wai
 def flood(vm: Vm) -> str:
     """Bash that has more reads under way than the device can do, by the process in /run/flood."""
     return (
-        f"{vm.stage('fio')} --name=flood --filename=/dev/flash0 --readonly --rw=randread --bs=128k "
+        "fio --name=flood --filename=/dev/flash0 --readonly --rw=randread --bs=128k "
         "--direct=1 --ioengine=libaio --iodepth=48 --time_based --runtime=9s --thread "
         ">/dev/null 2>&1 & echo $! >/run/flood\n"
         "for i in {1..200}; do read -a s </sys/block/flash0/stat; [ ${s[8]} -lt 40 ] || break; "
@@ -353,7 +355,8 @@ def test_switching_and_unloading_under_load(sched: Scheduled, qasio_ko: Path) ->
     for _ in range(5):
         done = sched.vm.run(
             f"rmmod qasio 2>&1; sleep 0.2; echo none >{QUEUE}/scheduler && rmmod qasio && "
-            f"sleep 0.2 && insmod {qasio_ko} && echo qasio >{QUEUE}/scheduler && sleep 0.2"
+            f"sleep 0.2 && insmod {sched.vm.stage(qasio_ko)} && "
+            f"echo qasio >{QUEUE}/scheduler && sleep 0.2"
         )
         assert "in use" in done.stdout
     sched.vm.run("kill $(cat /run/load); sleep 2; sync")
@@ -434,7 +437,7 @@ def build_blind(tree: KernelTree) -> Path:
 def test_without_its_probes_it_schedules_and_says_so(sched: Scheduled, tree: KernelTree) -> None:
     blind = build_blind(tree)
     sched.vm.run(f"echo none >{QUEUE}/scheduler; rmmod qasio; dmesg --clear")
-    sched.vm.run(f"insmod {blind} && echo qasio >{QUEUE}/scheduler")
+    sched.vm.run(f"insmod {sched.vm.stage(blind)} && echo qasio >{QUEUE}/scheduler")
     log = sched.vm.run("dmesg").stdout
     for name in WATCHED:
         assert f"qasio: cannot watch no_{name} " in log
@@ -449,7 +452,7 @@ def null_disk(vm: Vm, qasio_ko: Path, name: str, **settings: str) -> Iterator[No
     disk = f"/sys/kernel/config/nullb/{name}"
     wanted = {"memory_backed": "1", "size": "64", **settings, "power": "1"}
     vm.run(
-        f"insmod {qasio_ko} && modprobe null_blk nr_devices=0 && "
+        f"insmod {vm.stage(qasio_ko)} && modprobe null_blk nr_devices=0 && "
         "(mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config) && "
         f"mkdir {disk} && "
         + "".join(f"echo {value} >{disk}/{key} && " for key, value in wanted.items())
@@ -486,7 +489,7 @@ def test_zones_are_written_in_order(vm: Vm, qasio_ko: Path) -> None:
             "[ $(cat /sys/block/zoned/queue/zoned) = host-managed ] && "
             "dd if=/dev/urandom of=/run/image bs=1M count=24 status=none && "
             "dd if=/run/image of=/dev/zoned bs=64k conv=notrunc,fsync status=none && "
-            f"{vm.stage('fio')} --name=zones --filename=/dev/zoned --zonemode=zbd --rw=write "
+            "fio --name=zones --filename=/dev/zoned --zonemode=zbd --rw=write "
             "--bs=16k --direct=1 --ioengine=libaio --iodepth=32 --offset=32m --size=32m "
             ">/dev/null && echo 3 >/proc/sys/vm/drop_caches && "
             "cmp -n 25165824 /run/image /dev/zoned; status=$?; rm /run/image; exit $status"
@@ -498,7 +501,7 @@ def test_what_the_driver_gives_back_is_sent_again(vm: Vm, qasio_ko: Path) -> Non
     driver = "/sys/bus/pseudo/drivers/scsi_debug"
     every_nth = f"{driver}/every_nth"  # of so many commands one is aborted
     vm.run(
-        f"insmod {qasio_ko} && modprobe sd_mod && "
+        f"insmod {vm.stage(qasio_ko)} && modprobe sd_mod && "
         "modprobe scsi_debug dev_size_mb=32 opts=16 statistics=1 && "
         f"for i in {{1..50}}; do ls {driver}/adapter0/host*/target*/*:*/block "
         ">/run/disk 2>/dev/null && break; sleep 0.1; done && "
@@ -528,12 +531,12 @@ def test_two_processors_one_of_which_comes_and_goes(
     tree: KernelTree, modules: ModuleSet, flashdev: Path, qasio_ko: Path, tmp_path: Path
 ) -> None:
     with Vm(VmConfig(tree, cpus=2, real_time=True)) as guest:
-        fsops = guest.stage(str(compile_program("fsops", tmp_path)))
+        fsops = guest.stage(compile_program("fsops", tmp_path))
         guest.load_filesystem(modules)
         guest.load_device(SLOW_DEVICE, flashdev, capacity_mib=CAPACITY_MIB)
         fs = GuestFs(guest, fsops, "/dev/flash0")
         guest.kernel_log()
-        guest.run(f"insmod {qasio_ko} && echo qasio >{QUEUE}/scheduler")
+        guest.run(f"insmod {guest.stage(qasio_ko)} && echo qasio >{QUEUE}/scheduler")
         with fs.mounted():
             loads = "".join(
                 f"( while :; do {fsops} {MNT}/f{i} backlog:2 create overwrite:4096 writeback "

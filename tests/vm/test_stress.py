@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.build import ModuleSet, build_modules
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.vm import Vm
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 
@@ -107,15 +109,15 @@ class Stress:
 
 def stress_on(vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round_ms: int) -> Stress:
     """Stress in this guest; `folder` is for the programs."""
-    fsops = vm.stage(str(compile_program("fsops", folder)))
+    fsops = vm.stage(compile_program("fsops", folder))
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
-    program = vm.stage(str(compile_program("stress", folder)))
+    program = vm.stage(compile_program("stress", folder))
     vm.run(
         f"[ ! -f {KMEMLEAK} ] || echo clear >{KMEMLEAK}\n"
         f"[ ! -d {KCSAN} ] || {{ echo {KCSAN_SKIPS} >{KCSAN}/skip_watch && "
         f"echo {KCSAN_WATCHES_US} >{KCSAN}/udelay_task; }}"
     )
-    return Stress(fs, modules, program, vm.stage("fio"), round_ms)
+    return Stress(fs, modules, program, "fio", round_ms)
 
 
 def check_rounds(stress: Stress, kind: str, mounts: list[str]) -> None:

@@ -1,0 +1,85 @@
+"""What `./fastsync xfstests` does: from its options to tests and modes, from these to results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastsync_lab.crash.explore import CONTROL, MODES
+from fastsync_lab.errors import check_names
+from fastsync_lab.paths import build_dir, results_dir
+from fastsync_lab.progress import Report
+from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store
+from fastsync_lab.xfstests.run import Machine, Setting, make_setting, run_all
+from fastsync_lab.xfstests.tree import Tree, read_tree, select
+
+DEFAULT_MODES = ("truncate", "defer")
+LIMIT_S = 900
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: tests of a checkout, in modes of which the first is stock."""
+
+    suite: Tree
+    tests: tuple[str, ...]
+    modes: tuple[str, ...]
+
+
+def request(folder: Path, words: Sequence[str], modes: Sequence[str] | None) -> Request:
+    """What the options ask for; stock, to compare with, is always among the modes.
+
+    Raises UsageError for a folder, a test, a group or a mode that there is not.
+    """
+    check_names("mode", modes or (), (CONTROL, *MODES))
+    suite = read_tree(folder)
+    chosen = dict.fromkeys((CONTROL, *(modes or DEFAULT_MODES)))
+    return Request(suite, tuple(select(suite.tests, words)), tuple(chosen))
+
+
+def result_path(series: str) -> Path:
+    """The results on a kernel."""
+    return results_dir() / f"xfstests-{series}.json"
+
+
+def left_dir(series: str) -> Path:
+    """What tests have left, by mode and test: their output and the kernel's log."""
+    return build_dir() / "xfstests" / f"left-{series}"
+
+
+def store_of(setting: Setting, modes: Sequence[str]) -> Store:
+    """The results of these modes that still hold."""
+    about = {
+        "kernel_release": setting.tree.release,
+        "tree_commit": setting.suite.commit,
+    }
+    path = result_path(setting.tree.series)
+    return Store(path, {mode: setting.key(mode) for mode in modes}, about)
+
+
+def run(
+    asked: Request, kernel: str, *, limit_s: float, report: Report
+) -> tuple[Store, list[tuple[str, str, Path]]]:
+    """Run what is not known yet. The results, and what did not pass now: mode, test, what it left.
+
+    Raises FastsyncError when something cannot be built, or a test cannot be run at all.
+    """
+    setting = make_setting(asked.suite, kernel, report)
+    store = store_of(setting, asked.modes)
+    left = left_dir(setting.tree.series)
+    failed = []
+
+    def finished(mode: str, test: str, one: Run) -> None:
+        if one.verdict not in (PASS, NOT_RUN):
+            failed.append((mode, test, left / mode / test.replace("/", "-")))
+
+    machine = Machine(setting, left, report)
+    run_all(
+        machine,
+        store,
+        asked.tests,
+        asked.modes,
+        limit_s=limit_s,
+        report=report,
+        finished=finished,
+    )
+    return store, failed

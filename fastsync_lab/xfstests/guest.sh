@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# The guest's part of fastsync_lab/xfstests/guest.py, which puts these functions before its scripts.
+# $FASTSYNC_DEVS has the devices: test, scratch, the log of writes.
+
+suite=/var/lib/xfstests
+test_dir=/mnt/test
+scratch_dir=/mnt/scratch
+
+# Unpacks the suite from the archive $1, and makes the users that its tests want. Its devices are
+# found without udev, which a guest has not.
+install_suite() {
+	local user
+	tar -C / -xf "$1" && rm "$1" || return
+	mkdir -p "$test_dir" "$scratch_dir"
+	for user in fsgqa fsgqa2; do
+		useradd --create-home --shell /bin/bash "$user" || return
+	done
+	useradd --badname --create-home 123456-fsgqa || return
+	hostname fastsync
+	modprobe -a dm-mod loop || return
+	echo 1 >/proc/sys/kernel/printk
+}
+
+# Makes the test device's file system anew and writes the suite's configuration; $1: mount options.
+configure() {
+	local test_device scratch_device log_device
+	read -r test_device scratch_device log_device <<<"$FASTSYNC_DEVS"
+	umount -q "$scratch_dir"
+	umount -q "$test_dir"
+	mkfs.ext4 -q -F "$test_device" || return
+	rm -rf "$suite/results"
+	cat >"$suite/local.config" <<-END
+		export FSTYP=ext4
+		export TEST_DEV=$test_device TEST_DIR=$test_dir
+		export SCRATCH_DEV=$scratch_device SCRATCH_MNT=$scratch_dir
+		export LOGWRITES_DEV=$log_device
+		export EXT_MOUNT_OPTIONS="$1"
+		export DM_DISABLE_UDEV=1
+	END
+}
+
+# Runs the test $1, and prints what the suite says of it. What it leaves goes to the folder $2, where
+# its output can be followed.
+run_test() {
+	rm -rf "$2" "$suite/results"
+	mkdir -p "$2" || return
+	cd "$suite" || return
+	./check "$1" >"$2/check.out" 2>&1 </dev/null
+	cp "results/$1".* "$2/" 2>/dev/null
+	dmesg >"$2/dmesg"
+	cat "$2/check.out"
+}

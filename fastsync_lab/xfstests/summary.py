@@ -1,0 +1,153 @@
+"""The results of xfstests: a table on the terminal, a block in docs/reliability.md."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastsync_lab.crash.explore import CONTROL, MODES
+from fastsync_lab.documents import replace_block
+from fastsync_lab.keeper import DOCUMENT
+from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.xfstests.results import (
+    BETTER,
+    DIED,
+    FAIL,
+    FLAKY,
+    HUNG,
+    NOT_RUN,
+    OPEN,
+    OTHER,
+    PASS,
+    SAME,
+    WORSE,
+    Runs,
+    compare,
+    runs_of,
+    verdict_of,
+)
+
+VERDICTS = (PASS, FAIL, NOT_RUN, HUNG, DIED, FLAKY)
+COMPARED = (SAME, WORSE, BETTER, OTHER, FLAKY, OPEN)
+COLUMNS = ("tests", *VERDICTS[:5], SAME, FLAKY, WORSE)
+# What a partial run of before had left open.
+ASKED_FOR = tuple(f"generic/{number}" for number in ("040", "041", "388", "455", "475", "482"))
+
+
+def comparisons(runs: Mapping[str, Runs], mode: str, tests: Iterable[str]) -> dict[str, str]:
+    """What a mode has in each test, against stock."""
+    return {test: compare(runs[CONTROL].get(test, []), runs[mode].get(test, [])) for test in tests}
+
+
+def table_rows(runs: Mapping[str, Runs], tests: Sequence[str]) -> list[tuple[str, ...]]:
+    """A row a mode: how many tests have which verdict, and which comparison with stock."""
+    rows = []
+    for mode in (CONTROL, *MODES):
+        if mode not in runs:
+            continue
+        known = [test for test in tests if verdict_on(runs, mode, test) != OPEN]
+        verdicts = Counter(verdict_on(runs, mode, test) for test in known)
+        against = Counter(comparisons(runs, mode, known).values())
+        cells = [str(len(known)), *(str(verdicts[name]) for name in VERDICTS[:5])]
+        if mode == CONTROL:
+            cells += ["", str(verdicts[FLAKY]), ""]
+        else:
+            cells += [str(against[name]) for name in (SAME, FLAKY, WORSE)]
+        rows.append((mode, *cells))
+    return rows
+
+
+def differences(runs: Mapping[str, Runs], tests: Iterable[str]) -> list[tuple[str, str, str]]:
+    """(mode, test, what) of every test that has not the same verdict as on stock."""
+    tests = list(tests)
+    return [
+        (mode, test, what)
+        for mode in runs
+        if mode != CONTROL
+        for test, what in comparisons(runs, mode, tests).items()
+        if what not in (SAME, OPEN)
+    ]
+
+
+def print_results(runs: Mapping[str, Runs], tests: Sequence[str]) -> bool:
+    """A line a mode, then each difference; whether a test passes on stock only."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("mode")
+    for title in COLUMNS:
+        table.add_column(title, justify="right")
+    for row in table_rows(runs, tests):
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+    found = differences(runs, tests)
+    for mode, test, what in found:
+        print(f"{mode} {test}: {what} ({history(runs, mode, test)})")
+    return any(what in (WORSE, OTHER) for _, _, what in found)
+
+
+def history(runs: Mapping[str, Runs], mode: str, test: str) -> str:
+    """The verdicts of both sides' runs, in words."""
+    sides = ((CONTROL, runs[CONTROL].get(test, [])), (mode, runs[mode].get(test, [])))
+    return "; ".join(f"{name} {', '.join(one.verdict for one in of)}" for name, of in sides)
+
+
+# --- the document ------------------------------------------------------------------------------
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The document's block on a kernel: the counts, the differences, the tests asked for."""
+    runs = {mode: runs_of(data) for mode, data in result["modes"].items()}
+    tests = sorted({test for of_mode in runs.values() for test in of_mode})
+    seconds = sum(one.seconds for of in runs.values() for all_of in of.values() for one in all_of)
+    modules = ", ".join(
+        sorted({data["key"]["modules_sha256"] for data in result["modes"].values()})
+    )
+    lines = [
+        f"Kernel {result['kernel_release']}, modules {modules}, xfstests {result['tree_commit']}, "
+        f"{seconds:,} s of the guests' clocks.",
+        "",
+        f"| mode | {' | '.join(COLUMNS)} |",
+        "| --- |" + " ---: |" * len(COLUMNS),
+        *(f"| {' | '.join(row)} |" for row in table_rows(runs, tests)),
+        "",
+    ]
+    found = differences(runs, tests)
+    lines += [
+        f"- {mode}, {test}: {what} ({history(runs, mode, test)})" for mode, test, what in found
+    ]
+    if not found:
+        lines.append("No test has another verdict than on stock.")
+    return "\n".join([*lines, "", *asked_for(runs)])
+
+
+def verdict_on(runs: Mapping[str, Runs], mode: str, test: str) -> str:
+    """The verdict of a test; what does not apply on stock does not apply on ours."""
+    own = verdict_of(runs[mode].get(test, []))
+    on_stock = verdict_of(runs[CONTROL].get(test, []))
+    return NOT_RUN if (own, on_stock) == (OPEN, NOT_RUN) else own
+
+
+def asked_for(runs: Mapping[str, Runs]) -> list[str]:
+    """A table of the tests in ASKED_FOR, a column a mode."""
+    modes = [mode for mode in (CONTROL, *MODES) if mode in runs]
+    rows = [(test, *(verdict_of(runs[mode].get(test, [])) for mode in modes)) for test in ASKED_FOR]
+    return [
+        f"| test | {' | '.join(modes)} |",
+        "| --- |" + " --- |" * len(modes),
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def write_xfstests() -> None:
+    """Write results/xfstests-SERIES.json into docs/reliability.md.
+
+    Raises FastsyncError when the document lacks the marks.
+    """
+    paths = sorted(results_dir().glob("xfstests-*.json"))
+    results = [json.loads(path.read_text()) for path in paths]
+    if results:
+        document = repo_root() / DOCUMENT
+        block = "\n\n".join(markdown(result) for result in results)
+        document.write_text(replace_block(document.read_text(), "xfstests", block))

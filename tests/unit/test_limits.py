@@ -1,0 +1,83 @@
+"""limits.py and console.py."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import console, shell
+from fastsync_lab.console import Console, forget_oldest
+from fastsync_lab.limits import LEAST_WALL_S, WALL_FACTOR, Limit, processor_seconds
+
+
+class Meter:
+    """What a limit reads."""
+
+    def __init__(self) -> None:
+        self.value = 1000.0
+
+    def __call__(self) -> float:
+        return self.value
+
+
+@pytest.mark.parametrize("seconds", [10.0, 1000.0])
+def test_limit_counts_processor_time_and_the_wall_very_patiently(seconds: float) -> None:
+    used, clock = Meter(), Meter()
+    limit = Limit(seconds, used, clock)
+    clock.value += max(LEAST_WALL_S, WALL_FACTOR * seconds)
+    assert not limit.passed()
+    used.value += seconds
+    assert not limit.passed()
+    used.value += 0.1
+    assert limit.passed()
+    used.value -= 1
+    clock.value += 0.1
+    assert limit.passed()
+
+
+def test_no_limit_never_passes() -> None:
+    used, clock = Meter(), Meter()
+    limit = Limit(math.inf, used, clock)
+    used.value = clock.value = 1e12
+    assert not limit.passed()
+
+
+def test_processor_time_is_of_the_process_alone() -> None:
+    sleeping = shell.spawn(["sleep", "100"])
+    working = shell.spawn(["sh", "-c", "while :; do :; done"])
+    try:
+        while processor_seconds(working.pid) < 0.2:
+            pass
+        assert processor_seconds(sleeping.pid) < 0.1
+    finally:
+        shell.kill_group(sleeping)
+        shell.kill_group(working)
+    assert processor_seconds(working.pid) == math.inf
+
+
+def test_console_keeps_all_and_knows_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "build_dir", lambda: tmp_path)
+    one, other = Console(), Console()
+    assert one.path != other.path
+    with one.path.open("ab") as file:
+        file.write(b"boot\r\n")
+        file.flush()
+        start = one.size()
+        file.write(b"later\xff\r\n")
+    assert one.text() == "boot\nlater\ufffd\n"
+    assert one.text(start) == "later\ufffd\n"
+    other.path.unlink()
+    assert (other.size(), other.text()) == (0, "")
+
+
+def test_oldest_logs_are_forgotten(tmp_path: Path) -> None:
+    for number in range(5):
+        file = tmp_path / f"console-{number}.log"
+        file.write_text("")
+        os.utime(file, (number, number))
+    (tmp_path / "other").write_text("")
+    forget_oldest(tmp_path, 2)
+    assert {file.name for file in tmp_path.iterdir()} == {"console-3.log", "console-4.log", "other"}

@@ -1,0 +1,42 @@
+"""shell.py: child processes."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import shell
+from fastsync_lab.errors import FastsyncError
+
+
+def test_run_returns_status_and_both_streams() -> None:
+    done = shell.run(["sh", "-c", "cat; echo e >&2; exit 3"], input_text="hi", check=False)
+    assert (done.status, done.stdout, done.stderr) == (3, "hi", "e\n")
+
+
+def test_run_raises_with_the_last_lines_of_stderr() -> None:
+    with pytest.raises(FastsyncError, match=r"sh failed with status 3: what \| why"):
+        shell.run(["sh", "-c", "echo what >&2; echo why >&2; exit 3"])
+
+
+def test_run_of_a_program_that_is_not_there() -> None:
+    with pytest.raises(FastsyncError, match="cannot run no-such-program"):
+        shell.run(["no-such-program"])
+
+
+def test_time_out_kills_the_whole_group(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"sleep 100 & echo $! >{pid_file}; wait"
+    with pytest.raises(FastsyncError, match=r"longer than 0\.5 s"):
+        shell.run(["sh", "-c", script], timeout_s=0.5)
+    status = Path(f"/proc/{pid_file.read_text().strip()}/status")
+    deadline = time.monotonic() + 5
+    while status.exists() and "zombie" not in status.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_environment_is_added_to() -> None:
+    done = shell.run(["sh", "-c", "echo $FASTSYNC_X $HOME"], env={"FASTSYNC_X": "1"})
+    assert done.stdout == f"1 {os.environ.get('HOME', '')}\n"

@@ -1,0 +1,79 @@
+"""The guest's part of fastsync xfstests, with a suite of our own in place of the user's."""
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.vm import Vm
+from fastsync_lab.xfstests.guest import Guest, prepare
+from fastsync_lab.xfstests.results import DIED, HUNG, NOT_RUN, PASS
+
+CHECK = """#!/bin/bash
+# Says what the suite's own would say of: devices and users, options, a hang, a panic.
+. ./local.config || exit
+mkdir -p results/generic
+verdict='Passed all 1 tests'
+case $1 in
+generic/001)
+	id fsgqa && id fsgqa2 && id 123456-fsgqa && [ -f /boot/config-$(uname -r) ] &&
+		[ -b $SCRATCH_DEV ] && [ -b $LOGWRITES_DEV ] && mkfs.ext4 -q $SCRATCH_DEV &&
+		mount $SCRATCH_DEV $SCRATCH_MNT && umount $SCRATCH_MNT &&
+		dmsetup create try --table "0 8 linear $LOGWRITES_DEV 0" && [ -b /dev/mapper/try ] &&
+		dmsetup remove try || verdict='Failures: generic/001'
+	;;
+generic/002)
+	mount $EXT_MOUNT_OPTIONS $TEST_DEV $TEST_DIR && cat /proc/mounts >results/generic/002.full &&
+		umount $TEST_DIR || verdict='Failures: generic/002'
+	;;
+generic/003) verdict='Not run: generic/003' ;;
+generic/004) while :; do :; done ;;
+generic/005) echo c >/proc/sysrq-trigger ;;
+esac
+printf '\\nRan: %s\\n%s\\n' "$1" "$verdict"
+"""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The suite as an archive."""
+    folder = tmp_path_factory.mktemp("suite")
+    (folder / "check").write_text(CHECK)
+    (folder / "check").chmod(0o755)
+    with tarfile.open(folder / "suite.tar", "w") as tar:
+        tar.add(folder / "check", "var/lib/xfstests/check")
+    return folder / "suite.tar"
+
+
+@pytest.fixture
+def suite_guest(tree: KernelTree, archive: Path, flashdev: Path, tmp_path: Path) -> Iterator[Guest]:
+    with Vm(VmConfig(tree), out_dir=tmp_path) as vm:
+        yield prepare(vm, archive, flashdev)
+
+
+def test_a_test_has_devices_users_and_the_options_of_its_mode(
+    suite_guest: Guest, modules: ModuleSet, stock_modules: ModuleSet
+) -> None:
+    for mode, pair in (("stock", stock_modules), ("defer", modules)):
+        suite_guest.use(mode, pair)
+        verdicts = [suite_guest.run(f"generic/00{n}", limit_s=60).verdict for n in (1, 2, 3)]
+        assert verdicts == [PASS, PASS, NOT_RUN]
+        mounts = (suite_guest.vm.out_dir / mode / "generic-002" / "002.full").read_text()
+        (options,) = [line for line in mounts.splitlines() if " /mnt/test ext4 " in line]
+        assert ("mtime_mode=defer" in options) == (mode == "defer")
+
+
+@pytest.mark.parametrize(("test", "verdict"), [("generic/004", HUNG), ("generic/005", DIED)])
+def test_a_hang_and_a_panic_are_verdicts(
+    suite_guest: Guest, modules: ModuleSet, test: str, verdict: str
+) -> None:
+    suite_guest.use("defer", modules)
+    assert suite_guest.run(test, limit_s=10).verdict == verdict
+    assert not suite_guest.vm.running
+    said = (suite_guest.vm.out_dir / "defer" / test.replace("/", "-") / "error").read_text()
+    assert ("no answer in time" in said) == (verdict == HUNG)
+    assert ("sysrq triggered crash" in said.lower()) == (verdict == DIED)
