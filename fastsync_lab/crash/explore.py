@@ -28,6 +28,7 @@ from fastsync_lab.crash.guest import (
 from fastsync_lab.crash.log import Event, parse_log
 from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.oracle import Oracle, Promise
+from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import SqlOracle, read_sqlite
 from fastsync_lab.crash.states import (
     State,
@@ -40,7 +41,7 @@ from fastsync_lab.crash.states import (
     split_id,
 )
 from fastsync_lab.crash.trace import Op, parse_trace
-from fastsync_lab.crash.workloads import Script, make_script
+from fastsync_lab.crash.workloads import make_script
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import mtime_options
 from fastsync_lab.kernels import KernelTree, fetch_kernel

@@ -16,9 +16,9 @@ from typing import Any
 from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import DATABASE
 from fastsync_lab.crash.states import State, durable_writes
-from fastsync_lab.crash.workloads import Script
 from fastsync_lab.device import load_profile
 from fastsync_lab.paths import build_dir
 from fastsync_lab.shell import run
