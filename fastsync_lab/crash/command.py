@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fastsync_lab.crash.explore import (
+from fastsync_lab.crash.case import (
     CONTROL,
     E2FSCK_CANNOT_REPLAY,
     JOURNALS,
@@ -10,9 +10,8 @@ from fastsync_lab.crash.explore import (
     Case,
     Outcome,
     Request,
-    explore,
-    prepare,
 )
+from fastsync_lab.crash.explore import explore, prepare
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.workloads import workload_names

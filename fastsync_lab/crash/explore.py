@@ -2,338 +2,49 @@
 
 import hashlib
 import os
-import re
 import shutil
-import struct
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
-from fastsync_lab.crash.extfs import Image, Tree
-from fastsync_lab.crash.guest import (
-    Found,
-    Guest,
-    build_programs,
-    built_program,
-    make_base,
-    plan,
+from fastsync_lab.crash.case import (
+    CONTROL,
+    E2FSCK_CANNOT_REPLAY,
+    Case,
+    Failure,
+    Outcome,
+    Request,
 )
-from fastsync_lab.crash.log import Event, parse_log
-from fastsync_lab.crash.mariadb import read_table
-from fastsync_lab.crash.oracle import Oracle, Promise
+from fastsync_lab.crash.guest import Found, Guest, build_programs, make_base, plan
+from fastsync_lab.crash.judge import Judge
+from fastsync_lab.crash.log import parse_log
+from fastsync_lab.crash.recording import Recording, load_recording, write_sparse
 from fastsync_lab.crash.script import Script
-from fastsync_lab.crash.sql import SqlOracle, read_sqlite
 from fastsync_lab.crash.states import (
     State,
     all_states,
-    apply_writes,
-    durable_writes,
     find,
     first_event_after,
     sample,
     split_id,
 )
-from fastsync_lab.crash.trace import Op, parse_trace
-from fastsync_lab.crash.workloads import make_script
+from fastsync_lab.crash.trace import parse_trace
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.experiment import mtime_options
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report, silent
-from fastsync_lab.shell import Completed, run
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 
-MODES = ("off", "truncate", "defer")
-CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is
-JOURNALS = ("ordered", "journal", "fast_commit")
-# When a whole commit has overtaken the fast commits, e2fsck (1.47.0 to 1.47.4) calls their old
-# transaction number invalid and throws the whole journal away; the kernel stops there.
-E2FSCK_CANNOT_REPLAY = ("fast_commit",)
-# When the kernel replays fast commits it counts an inode's blocks anew, and not that of its xattrs.
-BLOCKS_WRONG = re.compile(r"Inode \d+, i_blocks is \d+, should be \d+\.  Fix\? no")
 BATCH = 40
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
 SECOND_MOST = 20  # but of a case no more than this: each takes seconds
 SECOND_STATES = 6
-PAGE = 4096
-MUCH_LATER_S = 4102444800  # the year 2100
-UNREADABLE = (FastsyncError, ValueError, IndexError, struct.error)
-# What e2fsck -fy says of a sound file system whose journal it has replayed.
-QUIET_FSCK = (
-    "recovering journal",
-    "Pass ",
-    "Clearing orphaned inode",
-    "Truncating orphaned inode",
-    "Setting free ",
-    "Free blocks count wrong",
-    "Free inodes count wrong",
-    "FILE SYSTEM WAS MODIFIED",
-    "files (",
-    "Fix? yes",
-    "could be shorter.  Optimize? yes",
-    "could be narrower.  Optimize? yes",
-)
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is explored: a workload in a mode (or "stock") with a kind of journal."""
-
-    workload: str
-    mode: str
-    journal: str
-    interval_ms: int = 100
-    seed: int = 1
-
-    @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}"
-
-    @property
-    def mount_options(self) -> str:
-        """What it is mounted with."""
-        words = [f"data={'journal' if self.journal == 'journal' else 'ordered'}"]
-        if self.mode in ("truncate", "defer"):
-            words.append(mtime_options(self.mode, self.interval_ms))
-        return ",".join(words)
-
-    @property
-    def stock_says(self) -> bool:
-        """Whether what is durable is for stock ext4's code to know.
-
-        With the option off our modules take a fast commit that was under way before an fsync for
-        the one it asked for, as stock does.
-        """
-        return self.mode == CONTROL or (self.mode == "off" and self.journal in E2FSCK_CANNOT_REPLAY)
-
-    @property
-    def promise(self) -> Promise:
-        """What the mode promises of stamps."""
-        return Promise.of(self.mode, self.interval_ms)
-
-    def command(self, state: str) -> str:
-        """The command line that looks at one state again."""
-        words = ["./fastsync crash", self.workload, f"--mode {self.mode}"]
-        words += [f"--journal {self.journal}", f"--seed {self.seed}"]
-        if self.interval_ms != 100:
-            words.append(f"--interval {self.interval_ms}")
-        return " ".join([*words, f"--state {state}"])
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a run is asked for; `state` looks at one state of what was recorded before."""
-
-    cases: tuple[Case, ...]
-    states: int = 200
-    kernel: str = "6.12"
-    state: str | None = None
-
-    def script(self, case: Case) -> Script:
-        """What is run in a case."""
-        return make_script(case.workload, case.seed, self.states)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A state that lost something; `image` is what was on the medium.
-
-    `on_stock`: the stock modules lose the same, in the same workload.
-    """
-
-    state: str
-    acknowledged: int
-    problems: tuple[str, ...]
-    command: str
-    image: str
-    on_stock: bool = False
-
-
-@dataclass
-class Outcome:
-    """What came of a case. Times are s of the host; `cuts` are places, `states` images.
-
-    `e2fsck_wrong` counts the states in which e2fsck alone failed to replay fast commits,
-    `blocks_wrong` those in which the kernel did but for BLOCKS_WRONG.
-    """
-
-    case: Case
-    operations: int = 0
-    cuts: int = 0
-    states: int = 0
-    second_states: int = 0
-    considered: int = 0
-    e2fsck_wrong: int = 0
-    blocks_wrong: int = 0
-    seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
-
-    @property
-    def own_failures(self) -> list[Failure]:
-        """Those that the stock modules do not have."""
-        return [failure for failure in self.failures if not failure.on_stock]
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A log, the image that it starts from, and what had returned when.
-
-    Of the recovery of a state, `returned` is what had returned at the first cut.
-    """
-
-    folder: Path
-    base: bytes
-    log: bytes
-    events: list[Event]
-    prefix: str = ""
-    returned: frozenset[int] | None = None
-
-    def acknowledged(self, state: State) -> frozenset[int]:
-        """What had returned before the cut."""
-        if self.returned is not None:
-            return self.returned
-        return self.events[state.event].acknowledged
-
-    def images(self, states: Iterable[State]) -> Iterator[bytearray]:
-        """What is on the medium, of states in the order of their events."""
-        durable = bytearray(self.base)
-        applied = 0
-        for state in states:
-            apply_writes(durable, durable_writes(self.events, applied, state.event), self.log)
-            applied = state.event
-            image = bytearray(durable)
-            apply_writes(image, state.extra, self.log)
-            yield image
-
-
-def load_recording(folder: Path) -> Recording:
-    """What the guest left in a folder."""
-    log = (folder / "log").read_bytes()
-    return Recording(folder, (folder / "base.img").read_bytes(), log, parse_log(log))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is wrong after the kernel has recovered a state, and after e2fsck has.
-
-    `checked` is what e2fsck says of the kernel's work.
-    """
-
-    kernel: tuple[str, ...]
-    checked: tuple[str, ...]
-    e2fsck: tuple[str, ...]
-
-    @property
-    def blocks_wrong(self) -> bool:
-        """Whether e2fsck says nothing but that numbers of blocks are wrong."""
-        said = [line for line in self.checked if "still has errors" not in line]
-        return bool(said) and all(BLOCKS_WRONG.search(line) for line in said)
-
-
-class Judge:
-    """Says what is wrong with a recovered state."""
-
-    def __init__(self, case: Case, script: Script, ops: list[Op], work: Path) -> None:
-        self._work = work
-        self._last_ns = max((op.stop_ns for op in ops), default=0)
-        read = read_sqlite
-        if script.flushing:
-            read = partial(read_table, client=built_program(script.program))
-        self._sql = SqlOracle(script.lines, read) if script.sql else None
-        self._files = None if script.sql else Oracle(ops, case.promise)
-
-    def verdict(self, state_image: bytearray, found: Found, returned: frozenset[int]) -> Verdict:
-        """Each recovery is held against the promises, and e2fsck's against the kernel's."""
-        recovered = bytearray(state_image)
-        for page, data in found.pages.items():
-            recovered[page * PAGE : (page + 1) * PAGE] = data
-        kernel = [*found.errors]
-        kernel += [f"kernel: {line}" for line in check_kernel_log("\n".join(found.log))]
-        image = self._work / "image"
-        write_sparse(image, recovered)
-        checked = tuple(_fsck_clean(image, "the kernel"))
-        write_sparse(image, state_image)
-        e2fsck = [*_fsck_repair(image), *_fsck_clean(image, "e2fsck")]
-        repaired = image.read_bytes()
-        kernel += self._broken_promises("the kernel", recovered, found.tree, returned)
-        try:
-            by_e2fsck = Image(repaired).tree()
-        except UNREADABLE as error:
-            unreadable = f"after e2fsck the image cannot be read: {error}"
-            return Verdict(tuple(kernel), checked, (*e2fsck, unreadable))
-        if wrong := differences(found.tree, by_e2fsck, self._last_ns):
-            e2fsck += wrong
-            e2fsck += self._broken_promises("e2fsck", repaired, by_e2fsck, returned)
-        return Verdict(tuple(kernel), checked, tuple(e2fsck))
-
-    def _broken_promises(
-        self, whose: str, image: bytes | bytearray, tree: Tree, returned: frozenset[int]
-    ) -> list[str]:
-        problems: list[str] = []
-        try:
-            if self._files:
-                problems = self._files.problems(tree, returned)
-            if self._sql and returned:
-                problems = self._sql.problems(Image(image), returned)
-        except UNREADABLE as error:
-            problems = [f"the image cannot be read: {error}"]
-        return [f"after recovery by {whose}: {text}" for text in problems]
-
-
-def differences(by_kernel: Tree, by_fsck: Tree, last_ns: int) -> list[str]:
-    """Where the two recoveries disagree.
-
-    The kernel, but not e2fsck, stamps a file whose truncation it completes: later than `last_ns`.
-    """
-    problems = [
-        f"{path}: there only after recovery by {'e2fsck' if path in by_fsck else 'the kernel'}"
-        for path in sorted(by_kernel.keys() ^ by_fsck.keys())
-    ]
-    for path in sorted(by_kernel.keys() & by_fsck.keys()):
-        one, other = vars(by_kernel[path]).copy(), vars(by_fsck[path])
-        if min(one["mtime_ns"], one["ctime_ns"]) > last_ns > 0:
-            one |= {key: other[key] for key in ("mtime_ns", "ctime_ns")}
-        wrong = [key for key in one if one[key] != other[key]]
-        if wrong:
-            what = ", ".join(f"{key} {one[key]} and {other[key]}"[:120] for key in wrong)
-            problems.append(f"{path}: the kernel and e2fsck disagree: {what}")
-    return problems
-
-
-def _e2fsck(options: str, path: Path) -> Completed:
-    """The guest's clock may be ahead of ours, so e2fsck gets a later one."""
-    env = {"E2FSCK_TIME": str(MUCH_LATER_S), "LC_ALL": "C.UTF-8"}
-    return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=60)
-
-
-def _fsck_clean(image: Path, whose: str) -> list[str]:
-    done = _e2fsck("-fn", image)
-    if done.status == 0:
-        return []
-    said = _complaints(done.stdout) or [f"status {done.status}"]
-    return [f"after recovery by {whose}, e2fsck -fn: {line}" for line in said]
-
-
-def _fsck_repair(image: Path) -> list[str]:
-    done = _e2fsck("-fy", image)
-    complaint = " | ".join(_complaints(done.stdout)[:3])
-    if done.status > 1 or complaint:
-        return [f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}"]
-    return []
-
-
-def _complaints(output: str) -> list[str]:
-    """What e2fsck says that it does not say of a sound file system."""
-    lines = [line.strip() for line in output.splitlines()]
-    return [line for line in lines if line and not any(quiet in line for quiet in QUIET_FSCK)]
 
 
 @dataclass(frozen=True)
@@ -529,17 +240,6 @@ def _keep(
     returned = recording.acknowledged(state)
     relative = path.relative_to(build_dir().parent)
     return Failure(name, len(returned), problems, case.command(name), str(relative))
-
-
-def write_sparse(path: Path, image: bytes | bytearray) -> None:
-    """Write a file whose blocks of zeros take no room."""
-    empty = bytes(PAGE)
-    with path.open("wb") as file:
-        file.truncate(len(image))
-        for start in range(0, len(image), PAGE):
-            if image[start : start + PAGE] != empty:
-                file.seek(start)
-                file.write(image[start : start + PAGE])
 
 
 def memory_dir() -> Path | None:

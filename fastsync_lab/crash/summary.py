@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.build import ModuleSet
-from fastsync_lab.crash.explore import (
-    CONTROL,
-    E2FSCK_CANNOT_REPLAY,
-    Case,
-    Failure,
-    Outcome,
-    Request,
-    module_digest,
-)
+from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
+from fastsync_lab.crash.explore import module_digest
 from fastsync_lab.keeper import Keeper, write_blocks
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import results_dir

@@ -8,9 +8,11 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
-from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, Verdict, write_sparse
+from fastsync_lab.crash.case import Case, Failure, Outcome, Request
 from fastsync_lab.crash.guest import parse_found, plan
+from fastsync_lab.crash.judge import Verdict
 from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.recording import write_sparse
 from fastsync_lab.crash.states import State
 from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError, UsageError
