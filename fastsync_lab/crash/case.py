@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from fastsync_lab.crash.kinds import KINDS, Kind
 from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.workloads import make_script
@@ -9,15 +10,18 @@ from fastsync_lab.experiment import mtime_options
 
 MODES = ("off", "truncate", "defer")
 CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is
-JOURNALS = ("ordered", "journal", "fast_commit")
 # When a whole commit has overtaken the fast commits, e2fsck (1.47.0 to 1.47.4) calls their old
 # transaction number invalid and throws the whole journal away; the kernel stops there.
 E2FSCK_CANNOT_REPLAY = ("fast_commit",)
+LARGE = ("bounded", "mariadb")
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is explored: a workload in a mode (or "stock") with a kind of journal."""
+    """What is explored: a workload in a mode (or "stock") on a kind of file system.
+
+    `journal` is a key of kinds.KINDS.
+    """
 
     workload: str
     mode: str
@@ -31,9 +35,19 @@ class Case:
         return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}"
 
     @property
+    def kind(self) -> Kind:
+        """How its file system is made and mounted."""
+        return KINDS[self.journal]
+
+    @property
+    def is_large(self) -> bool:
+        """It takes minutes, most others a few seconds."""
+        return self.workload.startswith(LARGE)
+
+    @property
     def mount_options(self) -> str:
         """What it is mounted with."""
-        words = [f"data={'journal' if self.journal == 'journal' else 'ordered'}"]
+        words = [f"data={self.kind.data}", *self.kind.mount]
         if self.mode in ("truncate", "defer"):
             words.append(mtime_options(self.mode, self.interval_ms))
         return ",".join(words)
@@ -50,7 +64,7 @@ class Case:
     @property
     def promise(self) -> Promise:
         """What the mode promises of stamps."""
-        return Promise.of(self.mode, self.interval_ms)
+        return Promise.of(self.mode, self.interval_ms, self.kind.grain_ns)
 
     def command(self, state: str) -> str:
         """The command line that looks at one state again."""

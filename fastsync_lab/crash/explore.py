@@ -4,11 +4,13 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -21,8 +23,9 @@ from fastsync_lab.crash.case import (
     Outcome,
     Request,
 )
-from fastsync_lab.crash.guest import Found, Guest, build_programs, make_base, plan
+from fastsync_lab.crash.guest import Found, Guest, build_programs, plan
 from fastsync_lab.crash.judge import Judge
+from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.log import parse_log
 from fastsync_lab.crash.recording import Recording, load_recording, write_sparse
 from fastsync_lab.crash.script import Script
@@ -42,6 +45,7 @@ from fastsync_lab.progress import Report, silent
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 
 BATCH = 40
+CHUNK = 6  # cases
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
 SECOND_MOST = 20  # but of a case no more than this: each takes seconds
 SECOND_STATES = 6
@@ -95,14 +99,13 @@ class Explorer:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.report(f"{case.name}: recording {len(script.lines)} operations")
-        fast_commit = case.journal == "fast_commit"
-        make_base(folder / "base.img", script.device_mib, fast_commit=fast_commit)
+        make_base(folder / "base.img", script.device_mib, kind=case.kind)
         (folder / "script").write_text(script.text)
         self.guest.vm.use_filesystem(
             self.builds.stock if case.mode == CONTROL else self.builds.subject
         )
         self.guest.vm.kernel_log()
-        self.guest.record(folder, case.mount_options, script)
+        self.guest.record(folder, case.mount_options, script, case.kind)
         if bad := check_kernel_log(self.guest.vm.kernel_log()):
             raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
@@ -125,7 +128,7 @@ class Explorer:
         again = _spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
         for number, state in enumerate(again):
             self.report(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}")
-            second = self._second(recording, state)
+            second = self._second(case, recording, state)
             inner = all_states(second.events, first=0, seed=case.seed)
             inner = sample(inner, SECOND_STATES, case.seed)
             inner = _spread(inner, SECOND_STATES)
@@ -143,7 +146,7 @@ class Explorer:
         recording, judge = self._open(case, script, folder)
         state = find(all_states(recording.events, first=0, seed=case.seed), outer)
         if inner:
-            recording = self._second(recording, state)
+            recording = self._second(case, recording, state)
             state = find(all_states(recording.events, first=0, seed=case.seed), inner)
         outcome = Outcome(case, operations=len(script.lines), cuts=1, states=1, considered=1)
         self._check(outcome, judge, recording, [state])
@@ -153,12 +156,12 @@ class Explorer:
         ops = [] if script.sql else parse_trace((folder / "trace").read_text())
         return load_recording(folder), Judge(case, script, ops, self.work)
 
-    def _second(self, recording: Recording, state: State) -> Recording:
+    def _second(self, case: Case, recording: Recording, state: State) -> Recording:
         target = recording.folder.with_name(f"{recording.folder.name}-second")
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         text = plan(recording.events, [state], "m")
-        self.guest.record_recovery(recording.folder, text, target)
+        self.guest.record_recovery(recording.folder, text, target, case.kind)
         log = (target / "log").read_bytes()
         base = bytes(next(recording.images([state])))
         returned = recording.acknowledged(state)
@@ -177,7 +180,8 @@ class Explorer:
         judged: list[Future[Judged]] = []
         for number, batch in enumerate(_batches(states)):
             self.report(f"{name}: {number * BATCH} of {len(states)} states")
-            found = self.guest.recover(recording.folder, plan(recording.events, batch))
+            text = plan(recording.events, batch)
+            found = self.guest.recover(recording.folder, text, outcome.case.kind)
             job = self.pool.submit(_judge_batch, outcome.case, judge, recording, batch, found)
             judged.append(job)
         for future in judged:
@@ -284,16 +288,23 @@ def _one_thread() -> Iterator[ThreadPoolExecutor]:
 
 @contextmanager
 def explorer(
-    builds: Builds, programs: Collection[str] = (), *, report: Report = silent
+    builds: Builds,
+    programs: Collection[str] = (),
+    *,
+    report: Report = silent,
+    stop: threading.Event | None = None,
 ) -> Iterator[Explorer]:
-    """An explorer in a guest of its own, for workloads that `programs` run."""
+    """An explorer in a guest of its own, for workloads that `programs` run.
+
+    The guest dies once another thread sets `stop`.
+    """
     build_programs(programs)
     crash_dir().mkdir(parents=True, exist_ok=True)
     report(f"booting {builds.tree.release}")
     with (
         tempfile.TemporaryDirectory(prefix="fastsync-crash-", dir=memory_dir()) as work,
         _one_thread() as pool,
-        Vm(VmConfig(builds.tree), out_dir=crash_dir()) as vm,
+        Vm(VmConfig(builds.tree), out_dir=crash_dir(), stop=stop) as vm,
     ):
         yield Explorer(Guest(vm, builds.flashdev), builds, Path(work), pool, report)
 
@@ -304,14 +315,49 @@ def explore(
     *,
     report: Report = silent,
     finished: Callable[[Outcome], None] = lambda _outcome: None,
+    jobs: int = 1,
 ) -> list[Outcome]:
-    """Explore the cases of a request in a guest that is booted for it.
+    """Explore the cases of a request in as many guests as `jobs`, which are booted for it.
 
-    Raises FastsyncError when the guest or a workload fails.
+    `finished` is called for one case at a time. Raises FastsyncError when a guest or a workload
+    fails; what the other guests do is dropped then.
     """
-    programs = {request.script(case).program for case in request.cases}
-    with explorer(builds, programs, report=report) as one:
-        return one.run(request, finished)
+    build_programs({request.script(case).program for case in request.cases})
+    shares = deque(chunks(request.cases))
+    lock = threading.Lock()
+    stop = threading.Event()
+
+    def keep(outcome: Outcome) -> None:
+        with lock:
+            finished(outcome)
+
+    def take() -> tuple[Case, ...]:
+        with lock:
+            return shares.popleft() if shares else ()
+
+    def work() -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        with explorer(builds, report=report, stop=stop) as one:
+            for share in iter(take, ()):
+                outcomes += one.run(replace(request, cases=share), keep)
+        return outcomes
+
+    with ThreadPoolExecutor(jobs) as pool:
+        guests = [pool.submit(work) for _ in range(min(jobs, len(shares)))]
+        try:
+            return [outcome for one in as_completed(guests) for outcome in one.result()]
+        finally:
+            stop.set()
+
+
+def chunks(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
+    """What one guest records before it recovers any: the modules change only in between."""
+    taken: list[list[Case]] = []
+    for case in cases:
+        if not taken or len(taken[-1]) == CHUNK or case.is_large or taken[-1][-1].is_large:
+            taken.append([])
+        taken[-1].append(case)
+    return [tuple(some) for some in taken]
 
 
 def _kept_recording(case: Case, subject: ModuleSet) -> Path | None:

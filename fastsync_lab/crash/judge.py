@@ -9,6 +9,7 @@ from pathlib import Path
 from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.extfs import Image, Tree
 from fastsync_lab.crash.guest import Found, built_program
+from fastsync_lab.crash.kinds import Kind, split_journal
 from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.oracle import Oracle
 from fastsync_lab.crash.recording import PAGE, write_sparse
@@ -62,8 +63,10 @@ class Judge:
     """Says what is wrong with a recovered state."""
 
     def __init__(self, case: Case, script: Script, ops: list[Op], work: Path) -> None:
-        self._work = work
-        self._last_ns = max((op.stop_ns for op in ops), default=0)
+        self._fsck = E2fsck(work, case.kind)
+        last_ns = max((op.stop_ns for op in ops), default=0)
+        grain_ns = case.kind.grain_ns  # a stamp may be as much earlier as that
+        self._last_ns = last_ns if grain_ns == 1 else last_ns // grain_ns * grain_ns - 1
         read = read_sqlite
         if script.flushing:
             read = partial(read_table, client=built_program(script.program))
@@ -77,12 +80,11 @@ class Judge:
             recovered[page * PAGE : (page + 1) * PAGE] = data
         kernel = [*found.errors]
         kernel += [f"kernel: {line}" for line in check_kernel_log("\n".join(found.log))]
-        image = self._work / "image"
-        write_sparse(image, recovered)
-        checked = tuple(_fsck_clean(image, "the kernel"))
-        write_sparse(image, state_image)
-        e2fsck = [*_fsck_repair(image), *_fsck_clean(image, "e2fsck")]
-        repaired = image.read_bytes()
+        self._fsck.put(recovered)
+        checked = tuple(self._fsck.clean("the kernel"))
+        self._fsck.put(state_image)
+        e2fsck = [*self._fsck.repair(), *self._fsck.clean("e2fsck")]
+        repaired = self._fsck.image.read_bytes()
         kernel += self._broken_promises("the kernel", recovered, found.tree, returned)
         try:
             by_e2fsck = Image(repaired).tree()
@@ -128,26 +130,43 @@ def differences(by_kernel: Tree, by_fsck: Tree, last_ns: int) -> list[str]:
     return problems
 
 
-def _e2fsck(options: str, path: Path) -> Completed:
-    """The guest's clock may be ahead of ours, so e2fsck gets a later one."""
-    env = {"E2FSCK_TIME": str(MUCH_LATER_S), "LC_ALL": "C.UTF-8"}
-    return run(["/sbin/e2fsck", options, str(path)], env=env, check=False, timeout_s=60)
+class E2fsck:
+    """e2fsck on an image, and on the external journal that a kind has, in the folder `work`."""
 
+    def __init__(self, work: Path, kind: Kind) -> None:
+        self.image = work / "image"
+        self._journal = work / "journal"
+        self._kind = kind
 
-def _fsck_clean(image: Path, whose: str) -> list[str]:
-    done = _e2fsck("-fn", image)
-    if done.status == 0:
+    def put(self, data: bytes | bytearray) -> None:
+        """This is the image now."""
+        image, journal = split_journal(data, self._kind)
+        write_sparse(self.image, image)
+        if journal:
+            write_sparse(self._journal, journal)
+
+    def clean(self, whose: str) -> list[str]:
+        """What it complains of after `whose` recovery."""
+        done = self._run("-fn")
+        if done.status == 0:
+            return []
+        said = _complaints(done.stdout) or [f"status {done.status}"]
+        return [f"after recovery by {whose}, e2fsck -fn: {line}" for line in said]
+
+    def repair(self) -> list[str]:
+        """Have it replay the journal; what it then finds that a sound file system has not."""
+        done = self._run("-fy")
+        complaint = " | ".join(_complaints(done.stdout)[:3])
+        if done.status > 1 or complaint:
+            return [f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}"]
         return []
-    said = _complaints(done.stdout) or [f"status {done.status}"]
-    return [f"after recovery by {whose}, e2fsck -fn: {line}" for line in said]
 
-
-def _fsck_repair(image: Path) -> list[str]:
-    done = _e2fsck("-fy", image)
-    complaint = " | ".join(_complaints(done.stdout)[:3])
-    if done.status > 1 or complaint:
-        return [f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}"]
-    return []
+    def _run(self, options: str) -> Completed:
+        """The guest's clock may be ahead of ours, so e2fsck gets a later one."""
+        env = {"E2FSCK_TIME": str(MUCH_LATER_S), "LC_ALL": "C.UTF-8"}
+        journal = ["-j", str(self._journal)] if self._kind.external else []
+        argv = ["/sbin/e2fsck", options, *journal, str(self.image)]
+        return run(argv, env=env, check=False, timeout_s=60)
 
 
 def _complaints(output: str) -> list[str]:

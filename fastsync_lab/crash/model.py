@@ -5,7 +5,8 @@ sync says of which versions it promises that they, or later ones, outlast a cras
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Self
 
 from fastsync_lab.crash.trace import SECTOR, Op, sector_contents
@@ -13,7 +14,17 @@ from fastsync_lab.errors import FastsyncError
 
 PAGE = 4096
 ZEROS = bytes(SECTOR)
-PUNCH, ZERO_RANGE, KEEP_SIZE = 0x02, 0x10, 0x01
+FOREVER = 1 << 62
+KEEP_SIZE, PUNCH, COLLAPSE, ZERO_RANGE, INSERT = 0x01, 0x02, 0x08, 0x10, 0x20
+NAMING = ("create", "mkdir", "symlink", "rename", "link", "unlink", "rmdir")
+WITHOUT_EFFECT = ("sleep", "align", "put", "hold")
+# Writes as write(2) makes them, with AIO (a) or io_uring (r), with O_DIRECT (d) or a sync (o, s).
+WRITES = (
+    *("write", "dwrite", "owrite", "odwrite", "mstore"),
+    *("awrite", "adwrite", "rwrite", "rdwrite", "rswrite", "rsdwrite"),
+)
+FSYNCS = ("fsync", "afsync", "rfsync")
+FDATASYNCS = ("fdatasync", "afdatasync", "rfdatasync")
 
 Value = int | str | bytes | tuple[int, int] | None
 
@@ -22,18 +33,37 @@ Value = int | str | bytes | tuple[int, int] | None
 class Promise:
     """What fsync promises of stamps: they may be less than `defer_ms` old; 0: they are exact.
 
-    `coarse_ms` is the step in which writes are stamped, 0 for the clock's.
+    `coarse_ms` is the step in which writes are stamped, 0 for the clock's; `grain_ns` the step in
+    which the file system has stamps at all.
     """
 
     defer_ms: int = 0
     coarse_ms: int = 0
+    grain_ns: int = 1
 
     @classmethod
-    def of(cls, mode: str, interval_ms: int) -> Self:
+    def of(cls, mode: str, interval_ms: int, grain_ns: int = 1) -> Self:
         """What a mode promises."""
         return cls(
             defer_ms=interval_ms if mode == "defer" else 0,
             coarse_ms=interval_ms if mode == "truncate" else 0,
+            grain_ns=grain_ns,
+        )
+
+    def remounted(self, options: str) -> Self:
+        """The promise after a remount with these options, which name no mode or a whole one."""
+        words = dict(word.partition("=")[::2] for word in options.split(","))
+        mode = words.get("mtime_mode", "off" if "un_mtime_update" in words else "")
+        if not mode:
+            return self
+        return self.of(mode, int(words.get("mtime_update", 0)), self.grain_ns)
+
+    def weaker(self, other: Self) -> Self:
+        """What both keep."""
+        return replace(
+            self,
+            defer_ms=max(self.defer_ms, other.defer_ms),
+            coarse_ms=max(self.coarse_ms, other.coarse_ms),
         )
 
 
@@ -61,6 +91,7 @@ class Sync:
     meta: bool
     stamps: str
     range: tuple[int, int] | None = None
+    end: int = 0
 
     def covers(self, version: Version) -> bool:
         """Had the operation that made the version ended when this began, or are they one?"""
@@ -86,6 +117,13 @@ class Node:
     def last(self, key: str) -> Value:
         """The value at the end of the trace so far."""
         return self.versions[key][-1].value
+
+    @property
+    def size(self) -> int:
+        """The size at the end of the trace so far."""
+        value = self.last("size")
+        assert isinstance(value, tuple)
+        return value[1]
 
     def last_sector(self, sector: int) -> bytes:
         """What a sector holds at the end of the trace so far."""
@@ -117,16 +155,32 @@ class Group:
 class Model:
     """All that the trace says."""
 
-    def __init__(self, ops: Iterable[Op]) -> None:
+    def __init__(self, ops: Iterable[Op], promise: Promise) -> None:
         self.ops = sorted(ops, key=lambda op: op.end)
+        self._promises = [(-1, FOREVER, promise)]  # from when, until when, which
         self.all_syncs: list[Sync] = []
         self.nodes: list[Node] = []
         self._names: Names = {}
+        self._boot = Node(-1, "file", 0)  # what EXT4_IOC_SWAP_BOOT exchanges a file for
+        self._boot.versions["size"] = [Version(-1, -1, -1, (0, 0))]
         threads = sorted({op.thread for op in self.ops} - {0})
         prefixes = [f"t{thread}/" for thread in threads] + [""]
         self.groups = [Group(prefix, [Epoch(None, {})]) for prefix in prefixes]
         for op in self.ops:
             self._apply(op)
+
+    # --- promises --------------------------------------------------------------------------------
+
+    def weakest(self, begin: int, end: int) -> Promise:
+        """The weakest promise in force between two points of the order."""
+        first = self._promises[0][2]
+        mine = [one for since, until, one in self._promises if since <= end and until >= begin]
+        return reduce(Promise.weaker, mine, replace(first, defer_ms=0, coarse_ms=0))
+
+    def _remount(self, op: Op) -> None:
+        since, _, promise = self._promises[-1]
+        self._promises[-1] = (since, op.end, promise)
+        self._promises.append((op.begin, FOREVER, promise.remounted(op.words[1])))
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -196,20 +250,26 @@ class Model:
         node.add("ctime", op, None)
 
     def _apply(self, op: Op) -> None:
-        if op.name in ("create", "mkdir", "symlink", "rename", "link", "unlink", "rmdir"):
+        if op.name in NAMING:
             self._change_names(op)
         elif op.name in ("sync", "syncfs"):
-            self.all_syncs.append(Sync(op.number, op.begin, True, True, "exact"))
-        elif op.name not in ("sleep", "align", "put", "hold"):
+            self._sync_all(op, data=True)
+        elif op.name == "remount":
+            self._remount(op)
+        elif op.name == "moveext":
+            _fill(op, self._node(op.words[2]), op.integer(3), op.integer(3) + op.integer(4), ZEROS)
+        elif op.name not in WITHOUT_EFFECT:
             self._apply_to(op, self._node(op.path))
 
     def _apply_to(self, op: Op, node: Node) -> None:
-        if op.name in ("write", "dwrite", "owrite", "odwrite", "mstore"):
+        if op.name in WRITES:
             self._write(op, node)
         elif op.name == "truncate":
             _resize(op, node, op.integer(2))
         elif op.name == "falloc":
             _fallocate(op, node)
+        elif op.name == "swapboot":
+            _exchange(op, node, self._boot)
         elif op.name == "chmod":
             node.add("mode", op, op.integer(2))
         elif op.name == "chown":
@@ -218,7 +278,7 @@ class Model:
             node.add(op.words[2], op, op.words[3].encode().hex())
         elif op.name == "rmxattr":
             node.add(op.words[2], op, None)
-        elif op.name in ("fsync", "fdatasync", "msync"):
+        elif op.name in (*FSYNCS, *FDATASYNCS, "msync"):
             self._sync(op, node)
             return
         elif op.name != "utimens":
@@ -228,54 +288,86 @@ class Model:
     def _write(self, op: Op, node: Node) -> None:
         offset, length = op.integer(2), op.integer(3)
         _fill(op, node, offset, offset + length)
-        old = node.last("size")
-        assert isinstance(old, tuple)
-        if offset + length > old[1]:
-            node.add("size", op, (old[1], offset + length))
+        old = node.size
+        if offset + length > old:
+            node.add("size", op, (old, offset + length))
         span = (offset, offset + length)
         if op.name == "owrite":
-            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", span))
+            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", span, op.end))
         elif op.name == "odwrite":
-            node.syncs.append(Sync(op.number, op.begin, True, False, "", span))
+            node.syncs.append(Sync(op.number, op.begin, True, False, "", span, op.end))
+        elif op.name in ("rswrite", "rsdwrite"):  # an fsync of the whole file comes after it
+            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", None, op.end))
+
+    def _sync_all(self, op: Op, *, data: bool) -> None:
+        self.all_syncs.append(Sync(op.number, op.begin, data, True, "exact", None, op.end))
 
     def _sync(self, op: Op, node: Node) -> None:
         if node.kind == "folder":  # commits the running transaction
-            self.all_syncs.append(Sync(op.number, op.begin, False, True, "exact"))
-        elif op.name == "fsync":
-            node.syncs.append(Sync(op.number, op.begin, True, True, "promised"))
-        elif op.name == "fdatasync":
-            node.syncs.append(Sync(op.number, op.begin, True, False, ""))
+            self._sync_all(op, data=False)
+        elif op.name in FSYNCS:
+            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", None, op.end))
+        elif op.name in FDATASYNCS:
+            node.syncs.append(Sync(op.number, op.begin, True, False, "", None, op.end))
         else:
             first = op.integer(2) // PAGE * PAGE
             last = -(-(op.integer(2) + op.integer(3)) // PAGE) * PAGE
-            node.syncs.append(Sync(op.number, op.begin, True, False, "", (first, last)))
+            node.syncs.append(Sync(op.number, op.begin, True, False, "", (first, last), op.end))
 
 
-def _fill(op: Op, node: Node, start: int, end: int, *, zero: bool = False) -> None:
-    """Bytes `start` to `end` get what the operation writes, or zeros."""
+def _put(op: Op, node: Node, sector: int, contents: bytes) -> None:
+    """A sector got these contents."""
+    versions = node.sectors.setdefault(sector, [Version(-1, -1, -1, ZEROS)])
+    versions.append(Version(op.number, op.begin, op.end, contents))
+
+
+def _fill(op: Op, node: Node, start: int, end: int, contents: bytes | None = None) -> None:
+    """Bytes `start` to `end` get what the operation writes, or else `contents`, a sector's."""
     for sector in range(start // SECTOR, -(-end // SECTOR)):
         low = max(start - sector * SECTOR, 0)
         high = min(end - sector * SECTOR, SECTOR)
         old = node.last_sector(sector)
-        new = ZEROS if zero else sector_contents(op.number, sector)
-        versions = node.sectors.setdefault(sector, [Version(-1, -1, -1, ZEROS)])
-        contents = old[:low] + new[low:high] + old[high:]
-        versions.append(Version(op.number, op.begin, op.end, contents))
+        new = sector_contents(op.number, sector) if contents is None else contents
+        _put(op, node, sector, old[:low] + new[low:high] + old[high:])
 
 
 def _resize(op: Op, node: Node, size: int) -> None:
-    old = node.last("size")
-    assert isinstance(old, tuple)
-    if size < old[1]:
-        _fill(op, node, size, -(-old[1] // SECTOR) * SECTOR, zero=True)
+    old = node.size
+    if size < old:
+        _fill(op, node, size, -(-old // SECTOR) * SECTOR, ZEROS)
     node.add("size", op, (size, size))
 
 
 def _fallocate(op: Op, node: Node) -> None:
     mode, offset, length = (op.integer(index) for index in (2, 3, 4))
-    old = node.last("size")
-    assert isinstance(old, tuple)
+    old = node.size
+    if mode & (COLLAPSE | INSERT):
+        _shift(op, node, offset, length if mode & INSERT else -length)
+        return
     if mode & (PUNCH | ZERO_RANGE):
-        _fill(op, node, offset, min(offset + length, max(old[1], offset)), zero=True)
-    if not mode & KEEP_SIZE and offset + length > old[1]:
-        node.add("size", op, (old[1], offset + length))
+        _fill(op, node, offset, min(offset + length, max(old, offset)), ZEROS)
+    if not mode & KEEP_SIZE and offset + length > old:
+        node.add("size", op, (old, offset + length))
+
+
+def _shift(op: Op, node: Node, offset: int, by: int) -> None:
+    """A range of whole blocks is taken out of the file, or a hole comes in."""
+    size = node.size
+    first, step = offset // SECTOR, by // SECTOR
+    end = -(-max(size, size + by) // SECTOR)
+    source = range(first - min(step, 0), end)
+    old = {sector + step: node.last_sector(sector) for sector in source}
+    for sector in range(first, end):
+        _put(op, node, sector, old.get(sector, ZEROS))
+    node.add("size", op, (size + by, size + by))
+
+
+def _exchange(op: Op, node: Node, other: Node) -> None:
+    """Two files exchange contents and size."""
+    sizes = node.size, other.size
+    for sector in node.sectors.keys() | other.sectors.keys():
+        mine, others = node.last_sector(sector), other.last_sector(sector)
+        _put(op, node, sector, others)
+        _put(op, other, sector, mine)
+    node.add("size", op, (sizes[1], sizes[1]))
+    other.add("size", op, (sizes[0], sizes[0]))

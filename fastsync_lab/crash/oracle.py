@@ -8,7 +8,8 @@ Names are stricter: jbd2 commits all folders together, so the names are those af
 not before the last one that a sync has covered. (Threads: for each thread's own folder.)
 
 Stamps, if they are neither those of the last synced operation nor later: mtime_mode=defer allows
-what lies less than the interval before them.
+what lies less than the interval before them. Where the mode changes, the weakest counts that was in
+force between the operation and the end of the sync.
 """
 
 import zlib
@@ -61,8 +62,7 @@ class Oracle:
     """Judges the files of a crash state by the trace of the run."""
 
     def __init__(self, ops: Iterable[Op], promise: Promise) -> None:
-        self.model = Model(ops)
-        self.promise = promise
+        self.model = Model(ops, promise)
 
     def problems(
         self, tree: Tree, acknowledged: frozenset[int], started: frozenset[int] | None = None
@@ -148,14 +148,30 @@ class Oracle:
         possible = cut.possible(versions, promised)
         if any(self._is_stamp_of(version, stamp, promised) for version in possible):
             return
-        synced = [v.value for v in versions if any(sync.covers(v) for sync in promised)]
-        latest_ns = next((value for value in reversed(synced) if isinstance(value, int)), stamp)
-        if latest_ns - stamp < self.promise.defer_ms * NS_PER_MS:
-            exact = [sync for sync in promised if sync.stamps == "exact"]
-            earlier = cut.possible(versions, exact)
-            if any(self._is_stamp_of(version, stamp, exact) for version in earlier):
-                return
-        yield f"{key} is {stamp}, not {_either(version.value for version in possible)}"
+        if not self._is_within_interval(versions, stamp, cut, promised):
+            yield f"{key} is {stamp}, not {_either(version.value for version in possible)}"
+
+    def _is_within_interval(
+        self, versions: list[Version], stamp: int, cut: Cut, promised: list[Sync]
+    ) -> bool:
+        """Is it an older stamp, so little older as the weakest mode since the last one allows?"""
+        synced = [v for v in versions if any(sync.covers(v) for sync in promised)]
+        latest = next((v for v in reversed(synced) if isinstance(v.value, int)), None)
+        if latest is not None:
+            assert isinstance(latest.value, int)
+            end = max(sync.end for sync in promised if sync.covers(latest))
+            allowed_ns = self.model.weakest(latest.begin, end).defer_ms * NS_PER_MS
+            if latest.value - stamp >= allowed_ns:
+                return False
+        exact = [sync for sync in promised if sync.stamps == "exact"]
+        floor = max((v.begin for v in synced if self._is_exact(v, promised)), default=-1)
+        earlier = [v for v in cut.possible(versions, exact) if v.end >= floor]
+        return any(self._is_stamp_of(version, stamp, exact) for version in earlier)
+
+    def _is_exact(self, version: Version, syncs: list[Sync]) -> bool:
+        """Did a sync make it durable while no mode in force let stamps wait?"""
+        covering = [sync for sync in syncs if sync.covers(version)]
+        return any(not self.model.weakest(version.begin, sync.end).defer_ms for sync in covering)
 
     def _is_stamp_of(self, version: Version, stamp: int, exact: list[Sync]) -> bool:
         """Is it what stat() showed, or else a time at which the operation was under way?"""
@@ -166,7 +182,8 @@ class Oracle:
         op = next((op for op in self.model.ops if op.number == version.op), None)
         if op is None:
             return False
-        slack_ns = TICK_NS + self.promise.coarse_ms * NS_PER_MS
+        promise = self.model.weakest(op.begin, op.end)
+        slack_ns = TICK_NS + promise.coarse_ms * NS_PER_MS + promise.grain_ns - 1
         return op.start_ns - slack_ns <= stamp <= op.stop_ns
 
 

@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from fastsync_lab.crash.calls import aio, io_uring, remount
 from fastsync_lab.crash.databases import SQLITE_MODES, mariadb, sqlite
 from fastsync_lab.crash.generated import bounded, random_operations
+from fastsync_lab.crash.layouts import inline, move_ext, shift, swap_boot
 from fastsync_lab.crash.mariadb import FLUSHING
 from fastsync_lab.crash.script import (
     BLOCK,
@@ -209,6 +211,13 @@ GENERATORS: Mapping[str, Generator] = {
     "threads": threads,
     "random": random_operations,
     "bounded": bounded,
+    "move-ext": move_ext,
+    "swap-boot": swap_boot,
+    "shift": shift,
+    "inline": inline,
+    "aio": aio,
+    "io-uring": io_uring,
+    "remount": remount,
     **{f"sqlite-{mode}": partial(sqlite, mode=mode) for mode in SQLITE_MODES},
 }
 # Those that are longer the more states are to be explored.

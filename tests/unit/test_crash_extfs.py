@@ -7,7 +7,7 @@ import pytest
 
 from fastsync_lab import shell
 from fastsync_lab.crash.extfs import Image, stamp_ns
-from fastsync_lab.crash.guest import make_base
+from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.errors import FastsyncError
 
 
@@ -20,7 +20,7 @@ def made(image: Path, commands: str) -> Image:
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     path = tmp_path / "image"
-    make_base(path, 12, fast_commit=False)
+    make_base(path, 12)
     return path
 
 
