@@ -98,6 +98,32 @@ class Sync:
         return version.end < self.begin or version.op == self.op
 
 
+@dataclass(frozen=True)
+class Shift:
+    """Sectors from `first` on moved by `step`: up, and a hole came in, or down, over others."""
+
+    version: Version
+    first: int
+    step: int
+
+    def before(self, sector: int) -> int | None:
+        """Where a sector was before; None: nowhere, it is of the hole."""
+        if sector < self.first:
+            return sector
+        return None if sector < self.first + self.step else sector - self.step
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A write to a shifted block, seen where the block was: the shift has been undone by a crash.
+
+    ext4 writes a block in place before the commit that says where in the file it is.
+    """
+
+    version: Version
+    shift: Version
+
+
 @dataclass
 class Node:
     """A file or folder and the versions of its properties, in the order in which they ended."""
@@ -107,6 +133,8 @@ class Node:
     ino: int
     versions: dict[str, list[Version]] = field(default_factory=dict)
     sectors: dict[int, list[Version]] = field(default_factory=dict)
+    shifts: list[Shift] = field(default_factory=list)
+    strays: dict[int, list[Stray]] = field(default_factory=dict)
     syncs: list[Sync] = field(default_factory=list)
     name_ops: list[Op] = field(default_factory=list)
 
@@ -329,6 +357,19 @@ def _fill(op: Op, node: Node, start: int, end: int, contents: bytes | None = Non
         old = node.last_sector(sector)
         new = sector_contents(op.number, sector) if contents is None else contents
         _put(op, node, sector, old[:low] + new[low:high] + old[high:])
+        _stray(node, sector)
+
+
+def _stray(node: Node, sector: int) -> None:
+    """What was last put into a sector may be seen where that was before each shift."""
+    version = node.sectors[sector][-1]
+    place: int | None = sector
+    for shift in reversed(node.shifts):
+        if place is None:
+            return
+        place = shift.before(place)
+        if place is not None and place != sector:
+            node.strays.setdefault(place, []).append(Stray(version, shift.version))
 
 
 def _resize(op: Op, node: Node, size: int) -> None:
@@ -360,6 +401,7 @@ def _shift(op: Op, node: Node, offset: int, by: int) -> None:
     for sector in range(first, end):
         _put(op, node, sector, old.get(sector, ZEROS))
     node.add("size", op, (size + by, size + by))
+    node.shifts.append(Shift(Version(op.number, op.begin, op.end, None), first, step))
 
 
 def _exchange(op: Op, node: Node, other: Node) -> None:

@@ -255,13 +255,23 @@ def _contents_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> I
             if sync.range is None or (sync.range[0] < start + SECTOR and start < sync.range[1])
         ]
         possible = cut.possible(versions, relevant)
-        if not any(_checksum(version, length) == found for version in possible):
+        strays = _possible_strays(node, sector, cut, syncs)
+        if not any(_checksum(version, length) == found for version in (*possible, *strays)):
             writers = {"nobody" if one.op < 0 else f"operation {one.op}" for one in possible}
             what = f"bytes {start} to {start + length - 1}"
             bad.append(f"{what} are not what was written by {_either(writers)}")
     if bad:
         more = f" (and {len(bad) - 1} more sectors)" if len(bad) > 1 else ""
         yield f"{bad[0]}{more}"
+
+
+def _possible_strays(node: Node, sector: int, cut: Cut, syncs: Iterable[Sync]) -> Iterator[Version]:
+    """Writes to a block that was in this place until a shift that may have been undone."""
+    whole = [sync for sync in syncs if sync.range is None]
+    for stray in node.strays.get(sector, []):
+        undone = not any(sync.covers(stray.shift) for sync in whole)
+        if undone and stray.version.op in cut.begun:
+            yield stray.version
 
 
 def _checksum(version: Version, length: int) -> int:
