@@ -7,10 +7,10 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -66,13 +66,17 @@ class Builds:
 
 @dataclass
 class Explorer:
-    """Explores cases in one guest."""
+    """Explores cases in one guest.
+
+    `parameters` of the ext4 module that is explored are set before each recording.
+    """
 
     guest: Guest
     builds: Builds
     work: Path
     pool: ThreadPoolExecutor
     report: Report
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     def run(
         self, request: Request, finished: Callable[[Outcome], None] = lambda _outcome: None
@@ -104,6 +108,7 @@ class Explorer:
         self.guest.vm.use_filesystem(
             self.builds.stock if case.mode == CONTROL else self.builds.subject
         )
+        self.guest.set_parameters(self.parameters)
         self.guest.vm.kernel_log()
         self.guest.record(folder, case.mount_options, script, case.kind)
         if bad := check_kernel_log(self.guest.vm.kernel_log()):

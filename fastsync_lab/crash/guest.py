@@ -7,7 +7,7 @@ file in the guest's memory while states are recovered.
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ PROFILE = "sata-ssd"
 RECORD_TIMEOUT_S = 600
 CHECK_TIMEOUT_S = 600
 MEMORY = "/dev/shm/crash"  # in the guest
+PARAMETERS = "/sys/module/ext4/parameters"
 
 
 def build_programs(names: Collection[str]) -> None:
@@ -172,6 +173,15 @@ class Guest:
             + "exit $status",
             timeout_s=RECORD_TIMEOUT_S,
         )
+
+    def set_parameters(self, parameters: Mapping[str, str]) -> None:
+        """Set parameters of the ext4 module that is loaded."""
+        for name, value in parameters.items():
+            self.vm.run(f"echo {shlex.quote(value)} >{PARAMETERS}/{name}")
+
+    def parameter(self, name: str) -> str:
+        """What a parameter of the ext4 module is now."""
+        return self.vm.run(f"cat {PARAMETERS}/{name}").stdout.strip()
 
     def _command(self, script: Script) -> str:
         """Bash that runs the script in the guest's memory."""

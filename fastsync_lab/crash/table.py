@@ -27,7 +27,7 @@ DATABASES = (
     *("mariadb-direct", "mariadb-fsync"),
 )
 CLASSIC = ("bounded", *DATABASES, *FILES, "random")
-QUICK = ("overwrite", "append", "attributes", "direct", "punch", "threads", "random")
+QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "threads", "random")
 OURS = ("truncate", "defer")
 # ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters. The pairs
 # with `bounded` are those that write the most different blocks.
@@ -35,6 +35,7 @@ TABLE = (
     Row(("bounded",), ("1k-blocks", "external"), ("defer",)),
     Row(CLASSIC, ("ordered", "journal")),
     Row(CLASSIC, ("fast_commit",), (*MODES, CONTROL)),
+    Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MODES, CONTROL)),
     Row(("move-ext",), ("ordered", "1k-blocks", "external", "quota")),
     Row(("swap-boot",), ("ordered", "quota", "1k-blocks")),
     Row(("shift",), ("ordered", "journal", "1k-blocks", "bigalloc", "quota")),

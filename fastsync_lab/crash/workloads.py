@@ -19,6 +19,7 @@ from fastsync_lab.crash.script import (
     span,
     sync_now_and_then,
 )
+from fastsync_lab.crash.singles import one_by_one
 
 THREADS = 3
 
@@ -211,6 +212,7 @@ GENERATORS: Mapping[str, Generator] = {
     "threads": threads,
     "random": random_operations,
     "bounded": bounded,
+    "one-by-one": one_by_one,
     "move-ext": move_ext,
     "swap-boot": swap_boot,
     "shift": shift,

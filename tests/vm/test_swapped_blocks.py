@@ -1,7 +1,5 @@
 """A file whose blocks have changed places: what is written to them afterwards and synced is kept."""
 
-from pathlib import Path
-
 import pytest
 
 from fastsync_lab.vm import Vm
