@@ -84,8 +84,9 @@ class Explorer:
         """First record all cases, then recover their states, so that modules change once."""
         folders = {}
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
-            kept = _kept_recording(case, self.builds.subject) if request.state else None
-            folders[case] = kept or self.record(case, request.script(case))
+            script = request.script(case)
+            kept = _kept_recording(case, script, self.builds.subject) if request.state else None
+            folders[case] = kept or self.record(case, script)
         outcomes = []
         for case in request.cases:
             script, folder = request.script(case), folders[case]
@@ -365,9 +366,11 @@ def chunks(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
     return [tuple(some) for some in taken]
 
 
-def _kept_recording(case: Case, subject: ModuleSet) -> Path | None:
-    """What an earlier run of the case with the same modules has left."""
+def _kept_recording(case: Case, script: Script, subject: ModuleSet) -> Path | None:
+    """What an earlier run of the same operations with the same modules has left."""
     folder = crash_dir() / case.name
-    digest = folder / "modules"
-    whole = digest.is_file() and digest.read_text() == module_digest(subject)
-    return folder if whole else None
+    kept = [folder / "modules", folder / "script"]
+    if not all(path.is_file() for path in kept):
+        return None
+    same = [path.read_text() for path in kept] == [module_digest(subject), script.text]
+    return folder if same else None

@@ -186,12 +186,23 @@ def test_other_modules_begin_anew(keeper_of: ModuleSet, tree: KernelTree, tmp_pa
     assert summary.keeper("x", request, tree, keeper_of).parts == []
 
 
+def test_other_judges_begin_anew(
+    keeper_of: ModuleSet, tree: KernelTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request((CASE,), 200)
+    summary.keeper("x", request, tree, keeper_of).add(outcome())
+    assert summary.keeper("x", request, tree, keeper_of).parts == [outcome()]
+    monkeypatch.setattr(summary, "explorer_digest", lambda: "changed")
+    assert summary.keeper("x", request, tree, keeper_of).parts == []
+
+
 def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
     text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
     assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
     assert "modes defer, off" in text and "fast_commit" not in text
+    assert "| ordered | 1 | 80 | 60 | 400 | 120 | 1 | 25 |" in text
 
 
 def test_what_stock_makes_of_fast_commits_stands_beside_ours(
