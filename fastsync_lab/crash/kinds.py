@@ -11,6 +11,7 @@ from pathlib import Path
 from fastsync_lab.shell import run
 
 JOURNAL_MIB = 4
+EXTERNAL_MIB = 5  # jbd2 wants 1,024 blocks behind the superblocks
 # e2fsck 1.47.0 replays nothing once the last block of the fast-commit area has been used: it takes
 # the journal's superblock for corrupt. So the area is larger than what a run needs.
 FAST_COMMIT_KIB = 1024
@@ -40,7 +41,7 @@ class Kind:
     @property
     def journal_mib(self) -> int:
         """How much of the base image is behind the file system."""
-        return JOURNAL_MIB if self.external else 0
+        return EXTERNAL_MIB if self.external else 0
 
 
 KINDS: Mapping[str, Kind] = {
@@ -98,7 +99,7 @@ def _add_journal(path: Path) -> None:
     mke2fs does that for block devices alone.
     """
     journal = path.with_suffix(".journal")
-    _empty(journal, JOURNAL_MIB)
+    _empty(journal, EXTERNAL_MIB)
     argv = ["/sbin/mke2fs", "-q", "-F", "-O", "journal_dev", "-b", str(BLOCK)]
     run([*argv, "-U", JOURNAL_UUID, str(journal)])
     data = bytearray(journal.read_bytes())

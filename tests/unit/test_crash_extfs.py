@@ -7,7 +7,7 @@ import pytest
 
 from fastsync_lab import shell
 from fastsync_lab.crash.extfs import Image, stamp_ns
-from fastsync_lab.crash.kinds import JOURNAL_MIB, KINDS, make_base, split_journal
+from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, make_base, split_journal
 from fastsync_lab.errors import FastsyncError
 
 
@@ -88,12 +88,12 @@ def test_external_journal_is_known_to_both(tmp_path: Path) -> None:
     image = tmp_path / "image"
     make_base(image, 12, kind=KINDS["external"])
     parts = split_journal(image.read_bytes(), KINDS["external"])
-    assert [len(part) for part in parts] == [12 << 20, JOURNAL_MIB << 20]
+    assert [len(part) for part in parts] == [12 << 20, EXTERNAL_MIB << 20]
     for name, part in zip(("fs", "journal"), parts, strict=True):
         (tmp_path / name).write_bytes(part)
     argv = ["/sbin/e2fsck", "-fn", "-j", str(tmp_path / "journal"), str(tmp_path / "fs")]
     assert shell.run(argv, check=False).status == 0
-    (tmp_path / "journal").write_bytes(bytes(JOURNAL_MIB << 20))
+    (tmp_path / "journal").write_bytes(bytes(EXTERNAL_MIB << 20))
     assert shell.run(argv, check=False).status != 0
 
 
