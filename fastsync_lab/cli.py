@@ -261,6 +261,14 @@ def crash(
     state: Annotated[
         str | None, typer.Option(help="Look at this state alone, of what was recorded last.")
     ] = None,
+    delays: Annotated[
+        int,
+        typer.Option(
+            help="Modules that delay what they do with what they have chosen, drawn by this seed; "
+            "0: ours as they are.",
+            min=0,
+        ),
+    ] = 0,
     jobs: Annotated[
         int | None,
         typer.Option(help="How many guests at a time (default: one a processor).", min=1),
@@ -283,6 +291,7 @@ def crash(
                 states=states,
                 seed=seed,
                 interval_ms=interval,
+                delays=delays,
                 kernel=kernel,
                 state=state,
             ),

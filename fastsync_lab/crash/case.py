@@ -20,7 +20,8 @@ LARGE = ("bounded", "mariadb")
 class Case:
     """What is explored: a workload in a mode (or "stock") on a kind of file system.
 
-    `journal` is a key of kinds.KINDS.
+    `journal` is a key of kinds.KINDS. `delays` is the seed of the delays that the modules make
+    between what they choose and when they use it, 0: they make none.
     """
 
     workload: str
@@ -28,11 +29,13 @@ class Case:
     journal: str
     interval_ms: int = 100
     seed: int = 1
+    delays: int = 0
 
     @property
     def name(self) -> str:
         """The name of its folder."""
-        return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}"
+        delays = f"-delays-{self.delays}" if self.delays else ""
+        return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}{delays}"
 
     @property
     def kind(self) -> Kind:
@@ -72,6 +75,8 @@ class Case:
         words += [f"--journal {self.journal}", f"--seed {self.seed}"]
         if self.interval_ms != 100:
             words.append(f"--interval {self.interval_ms}")
+        if self.delays:
+            words.append(f"--delays {self.delays}")
         return " ".join([*words, f"--state {state}"])
 
 

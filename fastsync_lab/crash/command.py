@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from fastsync_lab.crash.case import Outcome, Request
-from fastsync_lab.crash.explore import explore, prepare
+from fastsync_lab.crash.explore import delays_patch, explore, prepare
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.table import choose, is_whole
@@ -20,11 +20,19 @@ def request(
     states: int,
     seed: int,
     interval_ms: int,
+    delays: int = 0,
     kernel: str,
     state: str | None,
 ) -> Request:
     """The cases that the options ask for. Raises UsageError for a name that there is not."""
-    cases = choose(workload, modes=modes, journals=journals, seed=seed, interval_ms=interval_ms)
+    cases = choose(
+        workload,
+        modes=modes,
+        journals=journals,
+        seed=seed,
+        interval_ms=interval_ms,
+        delays=delays,
+    )
     if state is not None:
         split_id(state)
         if len(cases) > 1:
@@ -45,7 +53,8 @@ def run(asked: Request, *, report: Report, jobs: int | None = None) -> list[Outc
 
     The result is kept under results/, case by case, unless it is about one state.
     """
-    builds = prepare(asked.kernel, report)
+    delays = any(case.delays for case in asked.cases)
+    builds = prepare(asked.kernel, report, fault=delays_patch() if delays else None)
     if asked.state:
         return explore(asked, builds, report=report)
     name = result_name(asked, builds.tree.series)

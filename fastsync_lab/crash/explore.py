@@ -40,12 +40,13 @@ from fastsync_lab.crash.states import (
 from fastsync_lab.crash.trace import parse_trace
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.paths import build_dir
+from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import Report, silent
 from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
 
 BATCH = 40
 CHUNK = 6  # cases
+DELAY_SEED = "jbd2.delay_seed"  # of modules with delays_patch(); 0: none
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
 SECOND_MOST = 20  # but of a case no more than this: each takes seconds
 SECOND_STATES = 6
@@ -68,7 +69,7 @@ class Builds:
 class Explorer:
     """Explores cases in one guest.
 
-    `parameters` of the ext4 module that is explored are set before each recording.
+    `parameters` of the modules that are explored, like ext4.name, are set before each recording.
     """
 
     guest: Guest
@@ -109,9 +110,11 @@ class Explorer:
         self.guest.vm.use_filesystem(
             self.builds.stock if case.mode == CONTROL else self.builds.subject
         )
-        self.guest.set_parameters(self.parameters)
+        delays = {DELAY_SEED: str(case.delays)} if case.delays and case.mode != CONTROL else {}
+        self.guest.set_parameters({**self.parameters, **delays})
         self.guest.vm.kernel_log()
         self.guest.record(folder, case.mount_options, script, case.kind)
+        self.guest.set_parameters(dict.fromkeys(delays, "0"))
         if bad := check_kernel_log(self.guest.vm.kernel_log()):
             raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
@@ -269,6 +272,11 @@ def crash_dir() -> Path:
 def module_digest(modules: ModuleSet) -> str:
     """A hash of a pair of modules."""
     return hashlib.sha256(modules.jbd2.read_bytes() + modules.ext4.read_bytes()).hexdigest()[:16]
+
+
+def delays_patch() -> Path:
+    """What makes modules delay, by DELAY_SEED, what they do with what they have chosen."""
+    return repo_root() / "tests" / "delays.patch"
 
 
 def prepare(kernel: str, report: Report, *, fault: Path | None = None) -> Builds:

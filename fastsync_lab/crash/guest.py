@@ -34,7 +34,6 @@ PROFILE = "sata-ssd"
 RECORD_TIMEOUT_S = 600
 CHECK_TIMEOUT_S = 600
 MEMORY = "/dev/shm/crash"  # in the guest
-PARAMETERS = "/sys/module/ext4/parameters"
 
 
 def build_programs(names: Collection[str]) -> None:
@@ -175,13 +174,13 @@ class Guest:
         )
 
     def set_parameters(self, parameters: Mapping[str, str]) -> None:
-        """Set parameters of the ext4 module that is loaded."""
+        """Set parameters of the modules that are loaded, by names like ext4.name."""
         for name, value in parameters.items():
-            self.vm.run(f"echo {shlex.quote(value)} >{PARAMETERS}/{name}")
+            self.vm.run(f"echo {shlex.quote(value)} >{_parameter_path(name)}")
 
     def parameter(self, name: str) -> str:
-        """What a parameter of the ext4 module is now."""
-        return self.vm.run(f"cat {PARAMETERS}/{name}").stdout.strip()
+        """What a parameter is now."""
+        return self.vm.run(f"cat {_parameter_path(name)}").stdout.strip()
 
     def _command(self, script: Script) -> str:
         """Bash that runs the script in the guest's memory."""
@@ -295,6 +294,11 @@ class Parts:
         """Bash that removes them."""
         names = ("crash-fs", "crash-journal") if self.kind.external else ()
         return "".join(f"dmsetup remove --retry {name} || exit\n" for name in names)
+
+
+def _parameter_path(name: str) -> str:
+    module, _, parameter = name.partition(".")
+    return f"/sys/module/{module}/parameters/{parameter}"
 
 
 def _create_log(device: str) -> str:

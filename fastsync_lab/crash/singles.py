@@ -1,7 +1,7 @@
 """A workload that makes one change at a time and syncs it at once: nothing else makes it last."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fastsync_lab.crash.script import (
     ALLOCATE,
@@ -77,20 +77,28 @@ def lay_out(script: Script, path: str) -> None:
     script.do("falloc", path, PREALLOCATE, BEHIND, END - BEHIND)
 
 
-def one_by_one(rng: random.Random) -> Script:
-    """Each kind of change of a file, each with a sync of its own, in any order; and new files."""
+CREATE = "create"
+
+
+def changes_with_syncs(steps: Iterable[tuple[str, str]]) -> Script:
+    """Each change, a key of CHANGES or CREATE, on a file of its own, with its sync."""
     script = Script()
-    steps = [(name, sync) for name in [*CHANGES, "create"] for sync in SYNCS]
-    rng.shuffle(steps)
-    for number, (name, _) in enumerate(steps):
-        if name in CHANGES:
-            lay_out(script, f"f{number}")
+    named = [(f"f{number}", *step) for number, step in enumerate(steps)]
+    for path, change, _ in named:
+        if change != CREATE:
+            lay_out(script, path)
     script.begin()
-    for number, (name, sync) in enumerate(steps):
-        path = f"f{number}"
-        if name in CHANGES:
-            CHANGES[name](script, path)
-        else:
+    for path, change, sync in named:
+        if change == CREATE:
             script.do("create", path)
+        else:
+            CHANGES[change](script, path)
         script.do(sync, path)
     return script
+
+
+def one_by_one(rng: random.Random) -> Script:
+    """Each kind of change of a file, each with a sync of its own, in any order; and new files."""
+    steps = [(name, sync) for name in [*CHANGES, CREATE] for sync in SYNCS]
+    rng.shuffle(steps)
+    return changes_with_syncs(steps)

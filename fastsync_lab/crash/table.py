@@ -36,6 +36,7 @@ TABLE = (
     Row(CLASSIC, ("ordered", "journal")),
     Row(CLASSIC, ("fast_commit",), (*MODES, CONTROL)),
     Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MODES, CONTROL)),
+    Row(("one-by-one", "append", "direct", "mmap", "punch", "random"), ("dioread_lock",), OURS),
     Row(("move-ext",), ("ordered", "1k-blocks", "external", "quota")),
     Row(("swap-boot",), ("ordered", "quota", "1k-blocks")),
     Row(("shift",), ("ordered", "journal", "1k-blocks", "bigalloc", "quota")),
@@ -53,11 +54,13 @@ TABLE = (
 )
 
 
-def everything(seed: int = 1, interval_ms: int = DEFAULT_INTERVAL_MS) -> tuple[Case, ...]:
+def everything(
+    seed: int = 1, interval_ms: int = DEFAULT_INTERVAL_MS, delays: int = 0
+) -> tuple[Case, ...]:
     """What the table says, in its order."""
     return tuple(
         dict.fromkeys(
-            Case(workload, mode, kind, interval_ms, seed)
+            Case(workload, mode, kind, interval_ms, seed, delays)
             for row in TABLE
             for workload in row.workloads
             for kind in row.kinds
@@ -73,6 +76,7 @@ def choose(
     journals: Sequence[str] | None,
     seed: int,
     interval_ms: int,
+    delays: int = 0,
 ) -> tuple[Case, ...]:
     """The cases that options ask for. Raises UsageError for a name that there is not.
 
@@ -83,7 +87,7 @@ def choose(
     check_names("mode", modes or (), [*MODES, CONTROL])
     check_names("journal", journals or (), tuple(KINDS))
     if workload == ALL:
-        table = everything(seed, interval_ms)
+        table = everything(seed, interval_ms, delays)
         mine = [case for case in table if not journals or case.journal in journals]
         if not modes:
             return tuple(mine)
@@ -92,7 +96,7 @@ def choose(
         kinds = journals or [_first_kind(workload)]
         pairs = dict.fromkeys((workload, kind) for kind in kinds)
     return tuple(
-        Case(name, mode, kind, interval_ms, seed)
+        Case(name, mode, kind, interval_ms, seed, delays)
         for name, kind in pairs
         for mode in modes or ("defer",)
     )
@@ -106,5 +110,5 @@ def _first_kind(workload: str) -> str:
 
 def is_whole(cases: Sequence[Case]) -> bool:
     """Whether the cases have all that the table has, be it with other seeds or intervals."""
-    had = {(case.workload, case.mode, case.journal) for case in cases}
+    had = {(case.workload, case.mode, case.journal) for case in cases if not case.delays}
     return {(case.workload, case.mode, case.journal) for case in everything()} <= had

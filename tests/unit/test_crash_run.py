@@ -74,6 +74,18 @@ def test_reproduction_is_a_command_of_the_program() -> None:
     assert again.cases == (CASE,)
 
 
+def test_delays_are_of_the_case() -> None:
+    slow = replace(CASE, delays=7)
+    assert slow.name == f"{CASE.name}-delays-7"
+    assert "--delays 7 --state 3.none" in slow.command("3.none")
+    everything = command.request(
+        "all", modes=None, journals=None, states=10, seed=1, interval_ms=100, delays=7,
+        kernel="6.12", state=None,
+    )  # fmt: skip
+    assert {case.delays for case in everything.cases} == {7}
+    assert command.result_name(everything, "6.12").startswith("quick-")
+
+
 def ask(
     workload: str,
     *,
