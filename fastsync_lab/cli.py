@@ -24,7 +24,7 @@ from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import VARIANTS
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
-from fastsync_lab.device import load_profile, profile_names
+from fastsync_lab.device import DEVICES_RANGE, load_profile, profile_names
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
@@ -145,6 +145,14 @@ def vm(
         ),
     ] = None,
     device_mib: Annotated[int, typer.Option(help="Its capacity in MiB.", min=16)] = 512,
+    devices: Annotated[
+        int,
+        typer.Option(
+            help="How many of them; $FASTSYNC_DEVS has all.",
+            min=DEVICES_RANGE[0],
+            max=DEVICES_RANGE[1],
+        ),
+    ] = 1,
     real_time: Annotated[
         bool,
         typer.Option("--real-time", help="The host's clock (emulated all the same, without KVM)."),
@@ -172,6 +180,8 @@ def vm(
     check_kernel(kernel, stock=stock)
     if device is not None:
         check_names("device profile", [device], profile_names())
+    elif devices != 1:
+        raise UsageError("--devices needs --device PROFILE")
     if debug_kernel is not None:
         check_names("debug kernel", [debug_kernel], VARIANTS)
     out_dir = out or build_dir() / "vm-out"
@@ -187,7 +197,9 @@ def vm(
             guest = stack.enter_context(Vm(VmConfig(tree, real_time=real_time), out_dir=out_dir))
             guest.load_filesystem(modules)
             if device and flashdev:
-                guest.load_device(load_profile(device), flashdev, capacity_mib=device_mib)
+                guest.load_device(
+                    load_profile(device), flashdev, capacity_mib=device_mib, devices=devices
+                )
         status = guest.run_attached(command)
     raise typer.Exit(status)
 

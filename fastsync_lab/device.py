@@ -29,6 +29,7 @@ PARAMETER_RANGES: Mapping[str, tuple[int, int]] = {
     "queue_depth": (1, 10240),
 }
 CAPACITY_MIB_RANGE = (1, 1 << 20)
+DEVICES_RANGE = (1, 8)
 PARAMETERS = (*PARAMETER_RANGES, "volatile_cache")
 
 RequestKind = Literal["read", "write", "random-write", "fua-write", "flush", "discard"]
@@ -56,17 +57,23 @@ class DeviceProfile:
     volatile_cache: bool
     sources: dict[str, str]
 
-    def module_parameters(self, capacity_mib: int) -> list[str]:
-        """The arguments of `insmod flashdev.ko` for a device of `capacity_mib` MiB.
+    def module_parameters(
+        self, capacity_mib: int, *, devices: int = 1, lose_cache: bool = False
+    ) -> list[str]:
+        """The arguments of `insmod flashdev.ko` for devices of `capacity_mib` MiB each.
 
-        Raises FastsyncError for a capacity that the driver does not accept.
+        With `lose_cache` a flush that fails takes with it what the volatile cache held. Raises
+        FastsyncError for a capacity or a number of devices that the driver does not accept.
         """
         check_range("capacity_mib", capacity_mib, CAPACITY_MIB_RANGE)
+        check_range("devices", devices, DEVICES_RANGE)
         numbers = [f"{key}={getattr(self, key)}" for key in PARAMETER_RANGES]
         return [
             *numbers,
             f"volatile_cache={int(self.volatile_cache)}",
             f"capacity_mib={capacity_mib}",
+            f"devices={devices}",
+            f"lose_cache_on_failed_flush={int(lose_cache)}",
         ]
 
     def service_ns(self, kind: RequestKind, size_bytes: int = 0) -> int:
@@ -82,6 +89,11 @@ class DeviceProfile:
             return self.discard_ns
         extra = {"write": 0, "random-write": self.random_write_ns, "fua-write": self.fua_ns}[kind]
         return self.write_ns + extra + transfer_ns(size_bytes, self.write_mib_s)
+
+
+def device_names(count: int) -> list[str]:
+    """The paths of the first `count` devices of the driver; the first is $FASTSYNC_DEV."""
+    return [f"/dev/flash{number}" for number in range(count)]
 
 
 def transfer_ns(size_bytes: int, mib_s: int) -> int:

@@ -22,17 +22,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from fastsync_lab.build import FILESYSTEMS, ModuleSet
 from fastsync_lab.debug.races import races_of_others
+from fastsync_lab.device import DeviceProfile, device_names
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.shell import kill_group, last_lines, run, spawn
 from fastsync_lab.streams import attach
-
-if TYPE_CHECKING:
-    from fastsync_lab.device import DeviceProfile
 
 BOOT_TIMEOUT_S = 240.0  # 13 s on an idle machine
 SHUTDOWN_TIMEOUT_S = 15.0
@@ -389,19 +387,30 @@ class Vm:
             self.load_filesystem(modules)
 
     def load_device(
-        self, profile: "DeviceProfile", flashdev_ko: Path, *, capacity_mib: int = 512
+        self,
+        profile: DeviceProfile,
+        flashdev_ko: Path,
+        *,
+        capacity_mib: int = 512,
+        devices: int = 1,
+        lose_cache: bool = False,
     ) -> str:
-        """Make /dev/flash0, empty, behave like `profile`; an earlier one goes. Returns its name."""
-        parameters = shlex.join(profile.module_parameters(capacity_mib))
-        device = "/dev/flash0"
+        """Make /dev/flash0 and on, empty, behave like `profile`; earlier ones go.
+
+        Returns the first one's name. Each has `capacity_mib` MiB; with `lose_cache` a flush that
+        fails takes with it what the cache held. $FASTSYNC_DEV is the first, $FASTSYNC_DEVS all.
+        """
+        parameters = profile.module_parameters(capacity_mib, devices=devices, lose_cache=lose_cache)
+        names = device_names(devices)
         self.run(
             "[ ! -d /sys/module/flashdev ] || rmmod flashdev || exit\n"
-            f"insmod {shlex.quote(str(flashdev_ko))} {parameters} || exit\n"
-            f"for i in {{1..100}}; do [ ! -b {device} ] || exit 0; sleep 0.1; done\n"
-            f"echo no {device} after 10 s >&2; exit 1"
+            f"insmod {shlex.quote(str(flashdev_ko))} {shlex.join(parameters)} || exit\n"
+            f"for device in {' '.join(names)}; do\n"
+            "for i in {1..100}; do [ ! -b $device ] || continue 2; sleep 0.1; done\n"
+            "echo no $device after 10 s >&2; exit 1; done"
         )
-        self._environment["FASTSYNC_DEV"] = device
-        return device
+        self._environment |= {"FASTSYNC_DEV": names[0], "FASTSYNC_DEVS": " ".join(names)}
+        return names[0]
 
     def stage(self, program: str) -> str:
         """Copy a program and its libraries into the guest's memory; the path to call it by.

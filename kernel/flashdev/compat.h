@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What differs between the kernels that flashdev is built for, and nothing
- * else.  flashdev.c is written for the newest of them; this gives the older
- * ones what they lack.
+ * else.  All other files are written for the newest of them; this gives the
+ * older ones what they lack.
  */
 #ifndef _FLASHDEV_COMPAT_H
 #define _FLASHDEV_COMPAT_H

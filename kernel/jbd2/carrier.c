@@ -25,12 +25,16 @@
  * jbd2_carried() is called in that state. Who asked before is covered by a flush
  * that begins later, who asks later flushes for himself.
  *
- * Patience ends when somebody waits for the commit (jbd2_log_wait_commit()),
- * when somebody wants a later one (__jbd2_log_start_commit(): a handle that
- * finds the running transaction full waits for its commit, which begins when
- * this one has ended), when the journal aborts, when no flush comes for a while,
- * or at unmount. Then the commit thread flushes for itself, as it would have
- * done in the first place.
+ * Patience ends
+ *
+ *   - when somebody waits for the commit (jbd2_log_wait_commit());
+ *   - when somebody wants the next one (__jbd2_log_start_commit()), or will soon:
+ *     the running transaction is half full (add_transaction_credits()). Once it
+ *     is full handles wait for its commit, which begins when this one has ended;
+ *   - when the journal aborts, when no flush comes for a while, or at unmount.
+ *
+ * Then the commit thread flushes for itself, as it would have done in the first
+ * place.
  *
  * A flush that fails may lose all that the device had cached, and the next one
  * may still succeed. Any other commit flushes for itself, and a flush that fails
@@ -68,6 +72,9 @@ struct jbd2_carrier {
 static LIST_HEAD(jbd2_carriers);
 static DEFINE_SPINLOCK(jbd2_carriers_lock);
 
+/* How many carriers are patient: a handle that starts asks no more than that. */
+static atomic_t jbd2_patient_carriers = ATOMIC_INIT(0);
+
 /*
  * The carrier stays while it is used: the callers are the commit thread, which
  * jbd2_journal_destroy() ends before it frees the carrier, and those who hurry
@@ -97,10 +104,18 @@ static struct jbd2_carrier *jbd2_carrier_of(journal_t *journal, tid_t tid)
 	return carrier;
 }
 
+static void jbd2_carrier_set_patient(struct jbd2_carrier *carrier, bool patient)
+{
+	lockdep_assert_held(&carrier->lock);
+	if (carrier->patient != patient)
+		atomic_add(patient ? 1 : -1, &jbd2_patient_carriers);
+	carrier->patient = patient;
+}
+
 static void jbd2_carrier_stop_waiting(struct jbd2_carrier *carrier)
 {
 	spin_lock(&carrier->lock);
-	carrier->patient = false;
+	jbd2_carrier_set_patient(carrier, false);
 	spin_unlock(&carrier->lock);
 	wake_up(&carrier->wait);
 }
@@ -158,7 +173,7 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 	if (start) {
 		spin_lock(&carrier->lock);
 		WRITE_ONCE(carrier->tid, tid);
-		carrier->patient = true;
+		jbd2_carrier_set_patient(carrier, true);
 		carrier->patience = patience;
 		carrier->failed_before = carrier->failed;
 		spin_unlock(&carrier->lock);
@@ -242,7 +257,7 @@ static int jbd2_carrier_wait(struct jbd2_carrier *carrier, ktime_t *start_time)
 	if (carrier->failed != carrier->failed_before)
 		ret = -EIO;
 	if (ret <= 0)
-		carrier->patient = false;
+		jbd2_carrier_set_patient(carrier, false);
 	spin_unlock(&carrier->lock);
 	return ret;
 }
@@ -305,7 +320,7 @@ void jbd2_carrier_hurry(journal_t *journal, tid_t tid)
 {
 	struct jbd2_carrier *carrier;
 
-	if (list_empty(&jbd2_carriers))
+	if (likely(!atomic_read(&jbd2_patient_carriers)))
 		return;
 	spin_lock(&jbd2_carriers_lock);
 	carrier = jbd2_carrier_find(journal);
@@ -327,5 +342,7 @@ void jbd2_carrier_detach(journal_t *journal)
 	if (carrier)
 		list_del(&carrier->list);
 	spin_unlock(&jbd2_carriers_lock);
+	if (carrier)
+		jbd2_carrier_stop_waiting(carrier);
 	kfree(carrier);
 }

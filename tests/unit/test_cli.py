@@ -37,6 +37,7 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
             ["vm", "--debug-kernel", "x", "--", "true"],
             "no debug kernel 'x': allowed are kasan, kcsan",
         ),
+        (["vm", "--devices", "2", "--", "true"], "--devices needs --device PROFILE"),
         (["run", "x"], "no experiment 'x': allowed are "),
         (["faults", "x"], "no workload 'x': allowed are all, overwrite, "),
         (["faults", "--mode", "x"], "no mode 'x': allowed are off, truncate, defer"),

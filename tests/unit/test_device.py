@@ -8,6 +8,7 @@ from fastsync_lab.device import (
     PARAMETERS,
     PROFILE_DIR,
     DeviceProfile,
+    device_names,
     load_profile,
     parse_profile,
     profile_names,
@@ -52,13 +53,14 @@ def test_shipped_profile(name: str) -> None:
     assert profile.description
     assert set(profile.sources) == set(PARAMETERS)
     parameters = profile.module_parameters(64)
-    assert [item.split("=")[0] for item in parameters] == [*PARAMETERS, "capacity_mib"]
+    others = ["capacity_mib", "devices", "lose_cache_on_failed_flush"]
+    assert [item.split("=")[0] for item in parameters] == [*PARAMETERS, *others]
     assert all(re.fullmatch(r"[a-z_]+=\d+", item) for item in parameters)
-    assert parameters[-1] == "capacity_mib=64"
+    assert parameters[-3:] == ["capacity_mib=64", "devices=1", "lose_cache_on_failed_flush=0"]
 
 
 def test_module_parameters() -> None:
-    assert load_profile("nvme-plp").module_parameters(512) == [
+    assert load_profile("nvme-plp").module_parameters(512, devices=3, lose_cache=True) == [
         "read_ns=113700",
         "write_ns=10700",
         "random_write_ns=7000",
@@ -70,7 +72,19 @@ def test_module_parameters() -> None:
         "queue_depth=128",
         "volatile_cache=0",
         "capacity_mib=512",
+        "devices=3",
+        "lose_cache_on_failed_flush=1",
     ]
+
+
+@pytest.mark.parametrize("devices", [0, 9])
+def test_wrong_number_of_devices(devices: int) -> None:
+    with pytest.raises(FastsyncError, match=rf"devices = {devices}: allowed is .* from 1 to 8"):
+        load_profile("emmc").module_parameters(512, devices=devices)
+
+
+def test_names_of_devices() -> None:
+    assert device_names(3) == ["/dev/flash0", "/dev/flash1", "/dev/flash2"]
 
 
 def test_service_time() -> None:

@@ -209,6 +209,8 @@ def test_wrong_parameters(probe: Probe) -> None:
         "queue_depth=0": "1 to 10240",
         "volatile_cache=2": "0 to 1",
         "capacity_mib=0": "1 to 1048576",
+        "devices=9": "1 to 8",
+        "lose_cache_on_failed_flush=2": "0 to 1",
     }
     result = probe.vm.run(f"insmod {probe.flashdev} {' '.join(wrong)}", check=False)
     assert result.status != 0

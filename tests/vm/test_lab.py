@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet, assemble
+from fastsync_lab.build import ModuleSet, apply_patch, assemble
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
@@ -32,6 +32,14 @@ def children(pid: int) -> list[int]:
 )
 def test_every_planted_fault_applies(tree: KernelTree, tmp_path: Path, fault: Path) -> None:
     assemble(tree, tmp_path, stock=False, fault=fault)
+
+
+@pytest.mark.short
+def test_every_patch_for_stock_applies(tree: KernelTree, tmp_path: Path) -> None:
+    """patches/upstream/ has stacks for some of the series."""
+    assemble(tree, tmp_path, stock=True)
+    for patch in sorted((repo_root() / "patches" / "upstream" / tree.series).glob("*.patch")):
+        apply_patch(patch, tmp_path, tree)
 
 
 def test_status_and_both_streams_come_back(vm: Vm) -> None:
