@@ -1,4 +1,4 @@
-"""Each place that notes which transaction fsync has to commit, left out: the explorer has to see it.
+"""Each place that notes what fsync has to commit, left out: the explorer has to see it.
 
 tests/faults/tid-left-out.patch leaves out what one function of ext4 notes, in all three numbers:
 i_sync_tid, i_datasync_tid and attr_tid of mtime.c. Where nothing is lost then, another function
@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
