@@ -337,7 +337,7 @@ def explore(
     fails; what the other guests do is dropped then.
     """
     build_programs({request.script(case).program for case in request.cases})
-    shares = deque(chunks(request.cases))
+    shares = deque(chunks(request.cases, jobs))
     lock = threading.Lock()
     stop = threading.Event()
 
@@ -364,11 +364,15 @@ def explore(
             stop.set()
 
 
-def chunks(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
-    """What one guest records before it recovers any: the modules change only in between."""
+def chunks(cases: Sequence[Case], jobs: int) -> list[tuple[Case, ...]]:
+    """What one of `jobs` guests records before it recovers any, for the modules change in between.
+
+    A large case is alone, so that no guest is left with many.
+    """
+    most = min(CHUNK, -(-len(cases) // jobs))
     taken: list[list[Case]] = []
     for case in cases:
-        if not taken or len(taken[-1]) == CHUNK or case.is_large or taken[-1][-1].is_large:
+        if not taken or len(taken[-1]) == most or case.is_large or taken[-1][-1].is_large:
             taken.append([])
         taken[-1].append(case)
     return [tuple(some) for some in taken]

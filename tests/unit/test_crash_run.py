@@ -131,9 +131,10 @@ def test_a_workload_alone_is_on_a_kind_that_takes_it() -> None:
 def test_no_guest_gets_many_large_cases() -> None:
     small = [Case("mmap", "defer", "ordered", seed=seed) for seed in range(CHUNK + 1)]
     large = [Case("bounded", "defer", "ordered", seed=seed) for seed in range(2)]
-    taken = chunks([*large, *small])
+    taken = chunks([*large, *small], 1)
     assert [len(some) for some in taken] == [1, 1, CHUNK, 1]
     assert [case for some in taken for case in some] == [*large, *small]
+    assert [len(some) for some in chunks(small[:3], 2)] == [2, 1]
 
 
 def test_unknown_names() -> None:
