@@ -69,9 +69,9 @@ def swap_boot(rng: random.Random) -> Script:
     """
     script = Script()
     script.file("f", 3 * BLOCK)
-    script.file("g", 5 * BLOCK)
+    script.file("g", 3 * BLOCK)  # as large: then the size is no help
     script.begin()
-    sizes = {"f": 3 * BLOCK, "g": 5 * BLOCK, "": 0}
+    sizes = {"f": 3 * BLOCK, "g": 3 * BLOCK, "": 0}
     for _ in range(10):
         path = rng.choice("fg")
         if sizes[path] >= BLOCK and rng.random() < 0.6:
