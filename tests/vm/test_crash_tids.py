@@ -64,7 +64,6 @@ LOSES = (
     Left(("__ext4_new_inode",), each(CREATE)),
     Left(("ext4_punch_hole",), each("punch")),
     Left(("ext4_swap_extents",), move_ext(random.Random(1))),
-    Left(("swap_inode_boot_loader",), exchange()),
     Left(CONVERT, each("zero")),
 )
 # Why nothing is lost that only this function notes.
@@ -75,6 +74,7 @@ COVERED: Mapping[str, tuple[Script, str]] = {
     },
     "ext4_collapse_range": (each("take out"), "ext4_do_update_inode notes the new size"),
     "ext4_insert_range": (each("take in"), "ext4_do_update_inode notes the new size"),
+    "swap_inode_boot_loader": (exchange(), "fdatasync commits all the same; why is not known yet"),
     "ext4_mtime_update_fsync_trans": (each("overwrite"), "mtime.c has noted it beside the stamps"),
     "ext4_mtime_log_metadata": (each("setxattr of many bytes"), "the function that logs notes it"),
 }
