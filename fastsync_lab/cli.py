@@ -18,6 +18,7 @@ from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, pr
 from fastsync_lab.cli_vm import vm
 from fastsync_lab.cli_xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
+from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import VARIANTS
@@ -150,14 +151,14 @@ def crash(
         list[str] | None,
         typer.Option(
             help="off, truncate, defer, or stock (the kernel's own modules); may be repeated "
-            "(default: defer; with `all`: the first three)."
+            "(default: defer; with `all`: those of the table)."
         ),
     ] = None,
     journal: Annotated[
         list[str] | None,
         typer.Option(
-            help="ordered, journal or fast_commit; may be repeated (default: ordered; with `all`: "
-            "each)."
+            help=f"A kind of file system: {', '.join(KINDS)}; may be repeated (default: ordered; "
+            "with `all`: each, with the workloads of the table)."
         ),
     ] = None,
     states: Annotated[
@@ -167,6 +168,18 @@ def crash(
     interval: Annotated[int, typer.Option(help="mtime_update, in ms.", min=1, max=1000)] = 100,
     state: Annotated[
         str | None, typer.Option(help="Look at this state alone, of what was recorded last.")
+    ] = None,
+    delays: Annotated[
+        int,
+        typer.Option(
+            help="Modules that delay what they do with what they have chosen, drawn by this seed; "
+            "0: ours as they are.",
+            min=0,
+        ),
+    ] = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="How many guests at a time (default: one a processor).", min=1),
     ] = None,
     kernel: KernelOption = "6.12",
 ) -> None:
@@ -186,10 +199,12 @@ def crash(
                 states=states,
                 seed=seed,
                 interval_ms=interval,
+                delays=delays,
                 kernel=kernel,
                 state=state,
             ),
             report=report,
+            jobs=jobs,
         )
     print_outcomes(outcomes)
     if any(outcome.own_failures for outcome in outcomes):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.explore import CONTROL, MODES
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.errors import check_names
 from fastsync_lab.paths import build_dir, results_dir
 from fastsync_lab.progress import Report

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.crash.explore import CONTROL
+from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.experiment import write_atomically
 
 FORMAT = 1

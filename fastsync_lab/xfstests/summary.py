@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fastsync_lab.crash.explore import CONTROL, MODES
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.documents import replace_block
 from fastsync_lab.keeper import DOCUMENT
 from fastsync_lab.paths import repo_root, results_dir

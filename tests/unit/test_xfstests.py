@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from fastsync_lab.crash.explore import CONTROL
+from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.errors import FastsyncError, TimeLimitError, UsageError
 from fastsync_lab.shell import run as shell_run
 from fastsync_lab.xfstests import run as run_module

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from fastsync_lab.crash.explore import Case, Explorer, Outcome, Request, explorer, prepare
+from fastsync_lab.crash.case import Case, Outcome, Request
+from fastsync_lab.crash.explore import Explorer, explorer, prepare
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import silent
+from tests.vm.test_crash_tids import FAULT as TIDS
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
@@ -23,6 +25,16 @@ SLICE = (
     Case("mmap", "defer", "journal"),
     Case("threads", "defer", "ordered"),
     Case("mariadb-fsync", "defer", "ordered"),
+    Case("one-by-one", "truncate", "1k-blocks"),
+    Case("move-ext", "truncate", "ordered"),
+    Case("move-ext", "defer", "ordered"),
+    Case("swap-boot", "defer", "quota"),
+    Case("shift", "defer", "bigalloc"),
+    Case("inline", "truncate", "inline_data"),
+    Case("aio", "defer", "lazytime"),
+    Case("io-uring", "defer", "i_version"),
+    Case("remount", "defer", "external"),
+    Case("attributes", "defer", "small-inodes"),
 )
 STATES = 30
 
@@ -68,5 +80,5 @@ def problems(outcome: Outcome) -> str:
 
 
 def test_every_fault_is_looked_for() -> None:
-    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO)
+    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem}
     assert {path.stem for path in FAULTS.glob("*.patch")} == planted

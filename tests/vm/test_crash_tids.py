@@ -1,0 +1,136 @@
+"""Each place that notes what fsync has to commit, left out: the explorer has to see it.
+
+tests/faults/tid-left-out.patch leaves out what one function of ext4 notes, in all three numbers:
+i_sync_tid, i_datasync_tid and attr_tid of mtime.c. Where nothing is lost then, another function
+notes the same, and the reason is here; if that goes, the test fails.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+
+from fastsync_lab.build import assemble
+from fastsync_lab.crash.case import Case, Outcome
+from fastsync_lab.crash.explore import Explorer, explorer, prepare
+from fastsync_lab.crash.layouts import move_ext
+from fastsync_lab.crash.script import BLOCK, Script
+from fastsync_lab.crash.singles import CREATE, SYNCS, changes_with_syncs
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.paths import repo_root
+from fastsync_lab.progress import silent
+
+pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
+
+FAULT = repo_root() / "tests" / "faults" / "tid-left-out.patch"
+STATES = 20
+
+
+def each(*changes: str) -> Script:
+    """These changes, each with each sync."""
+    return changes_with_syncs((change, sync) for change in changes for sync in SYNCS)
+
+
+def exchange() -> Script:
+    """A file exchanges its contents with the boot loader's inode, which is as large."""
+    script = Script()
+    script.file("f", 2 * BLOCK)
+    script.do("swapboot", "f")
+    script.do("write", "f", 0, 2 * BLOCK)
+    script.begin()
+    for _ in range(2):
+        script.do("swapboot", "f")
+        script.do("write", "f", 0, BLOCK)
+        script.do("fdatasync", "f")
+    return script
+
+
+@dataclass(frozen=True)
+class Left:
+    """Which functions are left out, the script that comes to them, the kind of file system."""
+
+    functions: tuple[str, ...]
+    script: Script
+    kind: str = "ordered"
+
+
+CONVERT = ("convert_initialized_extent", "ext4_alloc_file_blocks", "ext4_zero_range")
+LOSES = (
+    Left(("ext4_do_update_inode",), each("chmod", "chown", "setxattr")),
+    Left(("ext4_ext_handle_unwritten_extents",), each("use unwritten blocks", "fill a hole")),
+    Left(("ext4_ext_map_blocks",), each("fill a hole", "store to a hole"), "dioread_lock"),
+    Left(("__ext4_new_inode",), each(CREATE)),
+    Left(("ext4_punch_hole",), each("punch")),
+    Left(("ext4_swap_extents",), move_ext(random.Random(1))),
+    Left(CONVERT, each("zero")),
+)
+# Why nothing is lost that only this function notes.
+COVERED: Mapping[str, tuple[Script, str]] = {
+    **{
+        function: (each("zero", "zero in part"), "each of the three notes the same transaction")
+        for function in CONVERT
+    },
+    "ext4_collapse_range": (each("take out"), "ext4_do_update_inode notes the new size"),
+    "ext4_insert_range": (each("take in"), "ext4_do_update_inode notes the new size"),
+    "swap_inode_boot_loader": (exchange(), "fdatasync commits all the same; why is not known yet"),
+    "ext4_mtime_update_fsync_trans": (each("overwrite"), "mtime.c has noted it beside the stamps"),
+    "ext4_mtime_log_metadata": (each("setxattr of many bytes"), "the function that logs notes it"),
+}
+# What no workload reaches: the explorer has no files without extents.
+NOT_REACHED = {"ext4_ind_map_blocks"}
+
+
+@pytest.fixture(scope="module")
+def faulty(kernel: str) -> Iterator[Explorer]:
+    """One guest for all tests."""
+    with explorer(prepare(kernel, silent, fault=FAULT)) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def places(tree: KernelTree, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The functions that note a transaction; some do not on an older kernel."""
+    folder = tmp_path_factory.mktemp("source")
+    assemble(tree, folder, stock=False, fault=FAULT)
+    files = (folder / "fs" / "ext4").glob("*.c")
+    return {function for file in files for function in noting(file.read_text())}
+
+
+def look(faulty: Explorer, places: set[str], left: Left) -> Outcome:
+    """What the explorer says without what the functions note."""
+    if not places.issuperset(left.functions):
+        pytest.skip("they note nothing on this kernel")
+    names = ",".join(left.functions)
+    one = replace(faulty, parameters={"ext4.leave_out": names, "ext4.left_out": "0"})
+    case = Case("one-by-one", "defer", left.kind)
+    folder = one.record(case, left.script)
+    assert int(one.guest.parameter("ext4.left_out")) > 0, f"{names} note nothing here"
+    return one.explore(case, left.script, folder, STATES)
+
+
+@pytest.mark.parametrize("left", LOSES, ids=lambda left: left.functions[0])
+def test_loss_is_found(faulty: Explorer, places: set[str], left: Left) -> None:
+    assert look(faulty, places, left).failures != []
+
+
+@pytest.mark.parametrize("function", COVERED)
+def test_what_another_notes_is_not_lost(faulty: Explorer, places: set[str], function: str) -> None:
+    script, _reason = COVERED[function]
+    assert look(faulty, places, Left((function,), script)).failures == []
+
+
+def test_every_place_is_looked_at(places: set[str]) -> None:
+    known = {*(name for left in LOSES for name in left.functions), *COVERED, *NOT_REACHED}
+    assert places and places <= known, sorted(places - known)
+
+
+def noting(source: str) -> Iterator[str]:
+    """The functions in which something is noted."""
+    function = ""
+    for line in source.splitlines():
+        if match := re.match(r"(?:[a-z_][^;=()]*\W)?([a-z_]\w*)\(", line):
+            function = match[1]
+        elif re.search(r"\b(ext4_update_inode_fsync_trans|ext4_tid_left_out)\([^)]", line):
+            yield function
