@@ -22,6 +22,7 @@ from typing import Any
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series
 from fastsync_lab.measure import (
     Latency,
@@ -38,7 +39,7 @@ from fastsync_lab.measure import (
 from fastsync_lab.paths import results_dir
 from fastsync_lab.required import Requirement
 from fastsync_lab.shell import run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log, models_cpu
+from fastsync_lab.vm import Vm, VmConfig, models_cpu
 from fastsync_lab.workload import (
     SQLITE_VERSION,
     SYNC_CALLS,

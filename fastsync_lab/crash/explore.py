@@ -43,11 +43,12 @@ from fastsync_lab.crash.trace import Op, parse_trace
 from fastsync_lab.crash.workloads import Script, make_script
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import mtime_options
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report, silent
 from fastsync_lab.shell import Completed, run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig
 
 MODES = ("off", "truncate", "defer")
 CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is

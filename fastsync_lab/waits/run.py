@@ -23,10 +23,11 @@ from fastsync_lab.experiment import (
     to_stderr,
     write_atomically,
 )
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import results_dir
 from fastsync_lab.shell import run
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log, models_cpu
+from fastsync_lab.vm import Vm, VmConfig, models_cpu
 from fastsync_lab.waits.cells import Cell, cells_of
 from fastsync_lab.waits.rows import NAME, Rows, load_rows
 from fastsync_lab.workload import build_waitbench

@@ -8,6 +8,7 @@ import pytest
 from fastsync_lab import build, shell, vm
 from fastsync_lab.debug import kernel, races
 from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
 
 LINE = "=" * 66
@@ -41,12 +42,12 @@ CALLED_BY_OURS = report_of(("inode_set_mtime", "ext4_truncate_stamp.isra.0", "x"
 
 @pytest.mark.parametrize("log", [OURS, CALLED_BY_OURS])
 def test_data_race_of_ours_is_bad(log: str) -> None:
-    (line,) = vm.check_kernel_log(THEIRS + log + BELOW_OURS)
+    (line,) = check_kernel_log(THEIRS + log + BELOW_OURS)
     assert line == log.splitlines()[1]
 
 
 def test_data_races_of_others_are_not() -> None:
-    assert vm.check_kernel_log(THEIRS + BELOW_OURS) == []
+    assert check_kernel_log(THEIRS + BELOW_OURS) == []
     assert len(races.parse_races(THEIRS + OURS + BELOW_OURS)) == 3
 
 
@@ -57,7 +58,7 @@ def test_race_of_unknown_origin_has_one_access() -> None:
 
 def test_other_reports_stay_bad_beside_a_race_of_others() -> None:
     bad = "[    1.0] BUG: KASAN: slab-use-after-free in jbd2_carrier_done+0x1/0x2 [jbd2]"
-    assert vm.check_kernel_log(THEIRS + bad + "\n") == [bad]
+    assert check_kernel_log(THEIRS + bad + "\n") == [bad]
 
 
 def test_own_functions_are_those_of_kernel() -> None:

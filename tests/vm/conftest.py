@@ -10,8 +10,9 @@ from fastsync_lab import shell
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import DeviceProfile, load_profile
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
 
 IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")

@@ -23,10 +23,11 @@ from fastsync_lab.build import (
     own_modules,
 )
 from fastsync_lab.device import load_profile
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import silent
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig
 from fastsync_lab.waits.cells import WAITS, parse_waits
 from tests.vm.conftest import IN_TIME, compile_program, other_device
 from tests.vm.guestfs import FILE, MNT, Event, GuestFs, parse_events

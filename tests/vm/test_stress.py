@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.build import ModuleSet, build_modules
+from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import repo_root
-from fastsync_lab.vm import Vm, VmConfig, check_kernel_log
+from fastsync_lab.vm import Vm, VmConfig
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 
