@@ -1,16 +1,14 @@
 """The command line: ./fastsync."""
 
 import shutil
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from fastsync_lab import needs
 from fastsync_lab.build import (
     build_flashdev,
     build_modules,
@@ -31,7 +29,7 @@ from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
 from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series, load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
-from fastsync_lab.progress import Report
+from fastsync_lab.progress import Report, progress
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
 from fastsync_lab.vm import Vm, VmConfig
@@ -39,7 +37,7 @@ from fastsync_lab.waits.rows import NAME as WAITS
 from fastsync_lab.waits.run import run_waits
 from fastsync_lab.waits.summary import print_waits, write_waits
 
-EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
+EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
 
 app = typer.Typer(
     name="fastsync",
@@ -59,18 +57,6 @@ KernelOption = Annotated[
     ),
 ]
 StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
-
-
-@contextmanager
-def progress() -> Iterator[Report]:
-    """Report steps on stderr: a status line on a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda message: print(f"fastsync: {message}", file=sys.stderr, flush=True)
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda message: status.update(message)
 
 
 def check_kernel(kernel: str, *, stock: bool) -> None:
@@ -103,6 +89,7 @@ def build(
     with --debug). Nothing is installed.
     """
     check_kernel(kernel, stock=stock)
+    needs.check_programs(needs.BUILD, needs.DEBUG_KERNEL if debug else ())
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
         trees = (
@@ -173,6 +160,7 @@ def vm(
         check_names("device profile", [device], profile_names())
     if debug_kernel is not None:
         check_names("debug kernel", [debug_kernel], VARIANTS)
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL if debug_kernel else ())
     out_dir = out or build_dir() / "vm-out"
     with ExitStack() as stack:
         with progress() as report:
@@ -211,9 +199,10 @@ def run(
     check_kernel(kernel, stock=False)
     check_names("experiment", experiments, [*experiment_names(), WAITS])
     check_names("device profile", device or [], profile_names())
+    if WAITS in experiments and (len(experiments) > 1 or json or plot):
+        raise UsageError(f"{WAITS} is run alone, without --json and --plot")
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.EXPERIMENTS)
     if WAITS in experiments:
-        if len(experiments) > 1 or json or plot:
-            raise UsageError(f"{WAITS} is run alone, without --json and --plot")
         with progress() as report:
             found = run_waits(quick=quick, kernel=kernel, devices=device or None, report=report)
         print_waits(found)
@@ -269,20 +258,21 @@ def crash(
     a returned fsync has promised must be there. docs/reliability.md has the details.
     """
     check_kernel(kernel, stock=False)
+    asked = crash_command.request(
+        workload,
+        modes=mode,
+        journals=journal,
+        states=states,
+        seed=seed,
+        interval_ms=interval,
+        kernel=kernel,
+        state=state,
+    )
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
+    if any(asked.script(case).flushing for case in asked.cases):
+        needs.check_programs(needs.DATABASE)
     with progress() as report:
-        outcomes = crash_command.run(
-            crash_command.request(
-                workload,
-                modes=mode,
-                journals=journal,
-                states=states,
-                seed=seed,
-                interval_ms=interval,
-                kernel=kernel,
-                state=state,
-            ),
-            report=report,
-        )
+        outcomes = crash_command.run(asked, report=report)
     print_outcomes(outcomes)
     if any(outcome.own_failures for outcome in outcomes):
         raise typer.Exit(1)
@@ -309,6 +299,7 @@ def faults(
     """
     check_kernel(kernel, stock=False)
     cases = faults_command.cases_of(workload, mode)
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
     with progress() as report:
         results = faults_command.run(cases, kernel, report=report)
     if print_results(results):
@@ -347,15 +338,8 @@ def check_command(arguments: list[str]) -> None:
         check_names("command", arguments[:1], commands)
 
 
-def terminate(_signal: int, _frame: FrameType | None) -> None:
-    """Turn a signal that would end us at once into an exception, so that guests are ended too."""
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Run the command line; an error a user can mend is one line on stderr."""
-    signal.signal(signal.SIGTERM, terminate)
-    signal.signal(signal.SIGHUP, terminate)
     try:
         check_command(sys.argv[1:])
         app(prog_name=app.info.name)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Self
 
 from fastsync_lab.build import FILESYSTEMS, ModuleSet
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.interrupt import STOP
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.shell import kill_group, last_lines, run, spawn
@@ -171,19 +172,11 @@ class Vm:
     """A running guest; use it in a `with` statement, from one thread.
 
     `out_dir` is shared with the guest, read-write, as $FASTSYNC_OUT. Without one given it is a
-    temporary folder that goes when the guest does. Once another thread sets `stop`, whatever waits
-    for the guest kills it and raises FastsyncError.
+    temporary folder that goes when the guest does. A signal ends whatever waits for the guest.
     """
 
-    def __init__(
-        self,
-        config: VmConfig,
-        *,
-        out_dir: Path | None = None,
-        stop: threading.Event | None = None,
-    ) -> None:
+    def __init__(self, config: VmConfig, *, out_dir: Path | None = None) -> None:
         self.config = config
-        self._stop = stop or threading.Event()
         self._folder: Path | None = None
         self._out_dir = out_dir
         self._process: subprocess.Popen[bytes] | None = None
@@ -213,6 +206,7 @@ class Vm:
             self._power_off(self._process)
         self.kill()
 
+    @STOP.held()
     def kill(self) -> None:
         """End the guest at once, if it still runs, and remove the temporary folder."""
         if self._process is not None:
@@ -266,9 +260,7 @@ class Vm:
     def _check_alive(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise FastsyncError("the guest is not running")
-        if self._stop.is_set():
-            self.kill()
-            raise FastsyncError("interrupted")
+        STOP.check()
         if self._process.poll() is not None:
             raise self._failure("the guest ended by itself")
         return self._process
@@ -277,6 +269,7 @@ class Vm:
         """An error that quotes the console; the guest is killed."""
         console = self._console
         self.kill()
+        STOP.check()  # which ended it
         said = console_tail(console.text()) if console else "nothing"
         return FastsyncError(f"{what}; its console said: {said}")
 

@@ -17,7 +17,7 @@ from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.errors import UsageError, check_names
-from fastsync_lab.progress import Report
+from fastsync_lab.progress import Report, Tally
 
 ALL = "all"
 
@@ -83,7 +83,15 @@ def run(asked: Request, *, report: Report) -> list[Outcome]:
     left = tuple(case for case in asked.cases if case not in done)
     if left:
         rest = Request(left, asked.states, asked.kernel)
-        explore(rest, builds, report=report, finished=kept.add)
+        tally = Tally(len(asked.cases), "cases", report)
+        tally.keep(len(kept.parts))
+
+        def finished(outcome: Outcome) -> None:
+            kept.add(outcome)
+            failed = len(outcome.failures)
+            tally.add(f"{outcome.case.name}: {outcome.states} states, {failed or 'none'} failed")
+
+        explore(rest, builds, report=report, finished=finished)
     kept.finish()
     outcomes = sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))
     return compared_with_stock(outcomes)

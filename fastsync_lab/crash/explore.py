@@ -46,7 +46,7 @@ from fastsync_lab.experiment import mtime_options
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir
-from fastsync_lab.progress import Report, silent
+from fastsync_lab.progress import Passing, Report, silent
 from fastsync_lab.shell import Completed, run
 from fastsync_lab.vm import Vm, VmConfig
 
@@ -383,7 +383,7 @@ class Explorer:
         folder = crash_dir() / case.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.report(f"{case.name}: recording {len(script.lines)} operations")
+        self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
         fast_commit = case.journal == "fast_commit"
         make_base(folder / "base.img", script.device_mib, fast_commit=fast_commit)
         (folder / "script").write_text(script.text)
@@ -413,7 +413,7 @@ class Explorer:
         sound = [state for state in states if state.id not in failed]
         again = _spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
         for number, state in enumerate(again):
-            self.report(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}")
+            self.report(Passing(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}"))
             second = self._second(recording, state)
             inner = all_states(second.events, first=0, seed=case.seed)
             inner = sample(inner, SECOND_STATES, case.seed)
@@ -465,7 +465,7 @@ class Explorer:
         name = outcome.case.name
         judged: list[Future[Judged]] = []
         for number, batch in enumerate(_batches(states)):
-            self.report(f"{name}: {number * BATCH} of {len(states)} states")
+            self.report(Passing(f"{name}: {number * BATCH} of {len(states)} states"))
             found = self.guest.recover(recording.folder, plan(recording.events, batch))
             job = self.pool.submit(_judge_batch, outcome.case, judge, recording, batch, found)
             judged.append(job)
