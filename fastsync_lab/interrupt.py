@@ -53,6 +53,10 @@ class Stop:
         self._holds = 0  # of the main thread
         self._dying = threading.Lock()
 
+    def is_set(self) -> bool:
+        """Whether it was."""
+        return self._set.is_set()
+
     def check(self) -> None:
         """Raise Interrupted once the process was told to end."""
         if self._set.is_set():
@@ -127,7 +131,8 @@ class Stop:
         workers = [t for t in threading.enumerate() if t is not main and not t.daemon]
         end = time.monotonic() + DEADLINE_S
         for worker in workers:
-            worker.join(max(0.0, end - time.monotonic()))
+            with suppress(RuntimeError):  # the signal came when it was about to start
+                worker.join(max(0.0, end - time.monotonic()))
 
 
 STOP = Stop()
@@ -150,8 +155,10 @@ def guarded(main: Callable[[], None]) -> None:
             signal.signal(number, STOP.handle)
     try:
         main()
-    except Interrupted:
-        STOP.join_threads()
+    except BaseException:
+        if not STOP.is_set():
+            raise
+        STOP.join_threads()  # whatever tidying up has led to: the signal is what ended it
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         STOP.die()

@@ -106,6 +106,23 @@ def compute() -> None:
         sum(range(1000))
 
 
+def starting() -> None:
+    """A thread is about to start, which cannot be waited for yet."""
+    worker = threading.Thread(target=compute)
+    threading._limbo[worker] = worker  # type: ignore[attr-defined]  # as Thread.start() does
+    say_up()
+    shell.run(["sleep", "100"])
+
+
+def untidy() -> None:
+    """Tidying up fails, because of the interruption."""
+    try:
+        say_up()
+        shell.run(["sleep", "100"])
+    finally:
+        raise OSError("cannot tidy up")
+
+
 def held() -> None:
     """The main thread does what must not be half done, and takes too long."""
     with STOP.held():
@@ -141,7 +158,7 @@ def shown() -> None:
 PHASES: Mapping[str, Callable[[], None]] = {
     phase.__name__: phase
     for phase in (child, stubborn_child, followed_child, threads, swallowing, lock, boot, judge,
-                  held, short_hold, loading, shown)
+                  starting, untidy, held, short_hold, loading, shown)
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ LIMIT_S = 2.0
 # Whoever starts the tests may have told them to ignore Ctrl-C.
 NOT_IGNORED = ("env", "--default-signal=INT,TERM,HUP")
 AT_ONCE = ("child", "stubborn_child", "followed_child", "threads", "swallowing", "lock", "boot",
-           "short_hold", "loading", "shown")  # fmt: skip
+           "starting", "untidy", "short_hold", "loading", "shown")  # fmt: skip
 
 
 @contextmanager
