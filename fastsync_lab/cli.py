@@ -17,6 +17,7 @@ from fastsync_lab.build import (
     own_modules,
 )
 from fastsync_lab.crash import command as crash_command
+from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import VARIANTS
@@ -231,14 +232,14 @@ def crash(
         list[str] | None,
         typer.Option(
             help="off, truncate, defer, or stock (the kernel's own modules); may be repeated "
-            "(default: defer; with `all`: the first three)."
+            "(default: defer; with `all`: those of the table)."
         ),
     ] = None,
     journal: Annotated[
         list[str] | None,
         typer.Option(
-            help="ordered, journal or fast_commit; may be repeated (default: ordered; with `all`: "
-            "each)."
+            help=f"A kind of file system: {', '.join(KINDS)}; may be repeated (default: ordered; "
+            "with `all`: each, with the workloads of the table)."
         ),
     ] = None,
     states: Annotated[
@@ -248,6 +249,10 @@ def crash(
     interval: Annotated[int, typer.Option(help="mtime_update, in ms.", min=1, max=1000)] = 100,
     state: Annotated[
         str | None, typer.Option(help="Look at this state alone, of what was recorded last.")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="How many guests at a time (default: one a processor).", min=1),
     ] = None,
     kernel: KernelOption = "6.12",
 ) -> None:
@@ -272,7 +277,7 @@ def crash(
     if any(asked.script(case).flushing for case in asked.cases):
         needs.check_programs(needs.DATABASE)
     with progress() as report:
-        outcomes = crash_command.run(asked, report=report)
+        outcomes = crash_command.run(asked, report=report, jobs=jobs)
     print_outcomes(outcomes)
     if any(outcome.own_failures for outcome in outcomes):
         raise typer.Exit(1)

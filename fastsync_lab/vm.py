@@ -172,11 +172,19 @@ class Vm:
     """A running guest; use it in a `with` statement, from one thread.
 
     `out_dir` is shared with the guest, read-write, as $FASTSYNC_OUT. Without one given it is a
-    temporary folder that goes when the guest does. A signal ends whatever waits for the guest.
+    temporary folder that goes when the guest does. A signal ends whatever waits for the guest; so
+    does another thread that sets `stop`: then the guest is killed, with a FastsyncError.
     """
 
-    def __init__(self, config: VmConfig, *, out_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: VmConfig,
+        *,
+        out_dir: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
         self.config = config
+        self._stop = stop or threading.Event()
         self._folder: Path | None = None
         self._out_dir = out_dir
         self._process: subprocess.Popen[bytes] | None = None
@@ -261,6 +269,9 @@ class Vm:
         if self._process is None:
             raise FastsyncError("the guest is not running")
         STOP.check()
+        if self._stop.is_set():
+            self.kill()
+            raise FastsyncError("interrupted")
         if self._process.poll() is not None:
             raise self._failure("the guest ended by itself")
         return self._process

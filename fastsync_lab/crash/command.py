@@ -1,25 +1,15 @@
 """What `./fastsync crash` does: from its options to cases, from cases to a result file."""
 
+import os
 from collections.abc import Sequence
 
-from fastsync_lab.crash.explore import (
-    CONTROL,
-    E2FSCK_CANNOT_REPLAY,
-    JOURNALS,
-    MODES,
-    Case,
-    Outcome,
-    Request,
-    explore,
-    prepare,
-)
+from fastsync_lab.crash.case import Outcome, Request
+from fastsync_lab.crash.explore import explore, prepare
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
-from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.errors import UsageError, check_names
+from fastsync_lab.crash.table import choose, is_whole
+from fastsync_lab.errors import UsageError
 from fastsync_lab.progress import Report, Tally
-
-ALL = "all"
 
 
 def request(
@@ -34,17 +24,7 @@ def request(
     state: str | None,
 ) -> Request:
     """The cases that the options ask for. Raises UsageError for a name that there is not."""
-    workloads = workload_names() if workload == ALL else [workload]
-    check_names("workload", workloads, [ALL, *workload_names()])
-    check_names("mode", modes or (), [*MODES, CONTROL])
-    journals = journals or (JOURNALS if workload == ALL else ["ordered"])
-    check_names("journal", journals, JOURNALS)
-    cases = tuple(
-        Case(name, mode, journal, interval_ms, seed)
-        for name in workloads
-        for journal in journals
-        for mode in modes or default_modes(workload, journal)
-    )
+    cases = choose(workload, modes=modes, journals=journals, seed=seed, interval_ms=interval_ms)
     if state is not None:
         split_id(state)
         if len(cases) > 1:
@@ -52,28 +32,19 @@ def request(
     return Request(cases, states, kernel, state)
 
 
-def default_modes(workload: str, journal: str) -> Sequence[str]:
-    """Of `all` ours; and stock, where e2fsck may be wrong without our doing."""
-    if workload != ALL:
-        return ("defer",)
-    return (*MODES, CONTROL) if journal in E2FSCK_CANNOT_REPLAY else MODES
-
-
 def result_name(asked: Request, series: str) -> str:
     """The series alone for a run of everything; else it says quick, and what was run."""
-    whole = {
-        (name, mode, journal) for name in workload_names() for mode in MODES for journal in JOURNALS
-    }
-    if whole <= {(case.workload, case.mode, case.journal) for case in asked.cases}:
+    if is_whole(asked.cases):
         return series
-    first = asked.cases[0]
-    last = asked.cases[-1]
-    names = dict.fromkeys((first.name, last.name))
+    names = dict.fromkeys((asked.cases[0].name, asked.cases[-1].name))
     return f"quick-{series}-{'-to-'.join(names)}"
 
 
-def run(asked: Request, *, report: Report) -> list[Outcome]:
-    """Explore; the result is kept under results/, case by case, unless it is about one state."""
+def run(asked: Request, *, report: Report, jobs: int | None = None) -> list[Outcome]:
+    """Explore in `jobs` guests at a time, by default as many as there are processors.
+
+    The result is kept under results/, case by case, unless it is about one state.
+    """
     builds = prepare(asked.kernel, report)
     if asked.state:
         return explore(asked, builds, report=report)
@@ -91,7 +62,7 @@ def run(asked: Request, *, report: Report) -> list[Outcome]:
             failed = len(outcome.failures)
             tally.add(f"{outcome.case.name}: {outcome.states} states, {failed or 'none'} failed")
 
-        explore(rest, builds, report=report, finished=finished)
+        explore(rest, builds, report=report, finished=finished, jobs=jobs or os.cpu_count() or 1)
     kept.finish()
     outcomes = sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))
     return compared_with_stock(outcomes)

@@ -1,7 +1,7 @@
 """Read the files out of an ext4 image: enough of the format for what the explorer makes.
 
-Extents, linear and indexed folders, extended attributes in the inode and in a block, 4 KiB blocks.
-No inline data, no encryption, no large xattr inodes.
+Extents, inline data, linear and indexed folders, extended attributes in the inode and in a block,
+blocks and inodes of any size, bigalloc. No encryption, no large xattr inodes.
 """
 
 import struct
@@ -16,6 +16,9 @@ MAGIC = 0xEF53
 FEATURE_64BIT = 0x80
 EXTENT_MAGIC = 0xF30A
 EXTENTS_FLAG = 0x80000
+INLINE_DATA_FLAG = 0x10000000
+INLINE_DATA = "system.data"  # the attribute that has what is not in i_block
+SMALL_INODE = 128  # has no stamps but whole seconds, and no attributes
 UNWRITTEN = 32768  # a longer extent is unwritten
 XATTR_MAGIC = 0xEA020000
 XATTR_PREFIXES = {1: "user.", 4: "trusted.", 6: "security.", 7: "system."}
@@ -92,6 +95,8 @@ class Image:
         size = _size(inode)
         if size > MAX_SIZE:
             raise FastsyncError(f"inode {ino} has {size} bytes")
+        if _flags(inode) & INLINE_DATA_FLAG:
+            return b"".join(self._inline(inode))[:size]
         data = bytearray(-(-size // self.block_size) * self.block_size)
         for logical, physical, count in self._extents(inode):
             start = logical * self.block_size
@@ -108,17 +113,21 @@ class Image:
                 self._walk(ino, path + "/", files)
 
     def _names(self, folder: int) -> Iterator[tuple[str, int]]:
-        data = self.contents(folder)
-        for block in range(0, len(data), self.block_size):
-            position = block
-            while position < block + self.block_size:
-                ino, length, name_length = struct.unpack_from("<IHB", data, position)
-                if length < 8 or position + length > block + self.block_size:
-                    raise FastsyncError(f"folder {folder} has a bad entry")
-                name = data[position + 8 : position + 8 + name_length].decode(errors="replace")
-                if ino and name not in (".", ".."):
-                    yield name, ino
-                position += length
+        inode = self._inode(folder)
+        if _flags(inode) & INLINE_DATA_FLAG:
+            first, rest = self._inline(inode)
+            pieces = [first[4:], rest]  # behind the number of the folder above
+        else:
+            data = self.contents(folder)
+            step = self.block_size
+            pieces = [data[start : start + step] for start in range(0, len(data), step)]
+        for piece in pieces:
+            yield from _entries(piece, folder)
+
+    def _inline(self, inode: bytes) -> tuple[bytes, bytes]:
+        """What is in i_block, and what is in the attribute."""
+        value = dict(self._all_xattrs(inode)).get(INLINE_DATA, "")
+        return inode[40:100], bytes.fromhex(value)
 
     def _file(self, ino: int) -> File:
         inode = self._inode(ino)
@@ -126,7 +135,9 @@ class Image:
         gid_low, links = struct.unpack_from("<HH", inode, 24)
         uid_high, gid_high = struct.unpack_from("<HH", inode, 120)
         _, ctime, mtime = struct.unpack_from("<iii", inode, 8)
-        ctime_extra, mtime_extra = struct.unpack_from("<II", inode, 132)
+        ctime_extra = mtime_extra = 0
+        if len(inode) > SMALL_INODE:
+            ctime_extra, mtime_extra = struct.unpack_from("<II", inode, 132)
         kind = mode & FORMAT_MASK
         return File(
             ino=ino,
@@ -155,8 +166,8 @@ class Image:
             table |= struct.unpack_from("<I", self._data, position + 40)[0] << 32
         start = table * self.block_size + index * self._inode_size
         inode = bytes(self._data[start : start + self._inode_size])
-        if ino < 1 or len(inode) < 160:
-            raise FastsyncError(f"inode {ino} is outside the image, or a small one")
+        if ino < 1 or len(inode) < self._inode_size:
+            raise FastsyncError(f"inode {ino} is outside the image")
         return inode
 
     def _blocks(self, first: int, count: int) -> bytes:
@@ -168,7 +179,7 @@ class Image:
 
     def _extents(self, inode: bytes) -> Iterator[tuple[int, int, int]]:
         """Logical block, physical block and count of what is written."""
-        if not struct.unpack_from("<I", inode, 32)[0] & EXTENTS_FLAG:
+        if not _flags(inode) & EXTENTS_FLAG:
             raise FastsyncError("an inode without extents")
         yield from self._extent_node(inode[40:100])
 
@@ -187,13 +198,41 @@ class Image:
                     yield logical, low | high << 32, count
 
     def _xattrs(self, inode: bytes) -> Iterator[tuple[str, str]]:
-        start = 128 + struct.unpack_from("<H", inode, 128)[0]
-        if len(inode) >= start + 4 and struct.unpack_from("<I", inode, start)[0] == XATTR_MAGIC:
-            yield from _xattr_entries(inode, start + 4, start + 4)
+        """Those that a user sees."""
+        yield from (pair for pair in self._all_xattrs(inode) if pair[0] != INLINE_DATA)
+
+    def _all_xattrs(self, inode: bytes) -> Iterator[tuple[str, str]]:
+        if len(inode) > SMALL_INODE:
+            start = SMALL_INODE + struct.unpack_from("<H", inode, SMALL_INODE)[0]
+            if len(inode) >= start + 4 and _magic(inode, start) == XATTR_MAGIC:
+                yield from _xattr_entries(inode, start + 4, start + 4)
         block = struct.unpack_from("<I", inode, 104)[0]
         block |= struct.unpack_from("<H", inode, 118)[0] << 32
         if block:
             yield from _xattr_entries(self._blocks(block, 1), 32, 0)
+
+
+def _entries(piece: bytes, folder: int) -> Iterator[tuple[str, int]]:
+    """The names in a block of a folder, or in a part of one that is inline."""
+    position = 0
+    while position < len(piece):
+        ino, length, name_length = struct.unpack_from("<IHB", piece, position)
+        if length < 8 or position + length > len(piece):
+            raise FastsyncError(f"folder {folder} has a bad entry")
+        name = piece[position + 8 : position + 8 + name_length].decode(errors="replace")
+        if ino and name not in (".", ".."):
+            yield name, ino
+        position += length
+
+
+def _flags(inode: bytes) -> int:
+    (flags,) = struct.unpack_from("<I", inode, 32)
+    return int(flags)
+
+
+def _magic(data: bytes, position: int) -> int:
+    (magic,) = struct.unpack_from("<I", data, position)
+    return int(magic)
 
 
 def _size(inode: bytes) -> int:

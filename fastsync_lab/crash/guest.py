@@ -7,7 +7,7 @@ file in the guest's memory while states are recovered.
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,26 +15,26 @@ from typing import Any
 
 from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import File, Tree
+from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import DATABASE
 from fastsync_lab.crash.states import State, durable_writes
-from fastsync_lab.crash.workloads import Script
 from fastsync_lab.device import load_profile
 from fastsync_lab.paths import build_dir
-from fastsync_lab.shell import run
 from fastsync_lab.vm import Vm
 from fastsync_lab.workload import SQLITE_FLAGS, compile_changed, fetch_sqlite, programs_source
 
-JOURNAL_MIB = 4
-# e2fsck 1.47.0 replays nothing once the last block of the fast-commit area has been used: it takes
-# the journal's superblock for corrupt. So the area is larger than what a run needs.
-FAST_COMMIT_KIB = 1024
+PARTS = {
+    "crashops": ("crashops.c", "crashasync.c", "crashext4.c"),
+    "crashcheck": ("crashcheck.c",),
+}
 LOG_MIB = 192
 PROFILE = "sata-ssd"
 RECORD_TIMEOUT_S = 600
 CHECK_TIMEOUT_S = 600
 MEMORY = "/dev/shm/crash"  # in the guest
-UUID = "fa575c00-0000-4000-8000-000000000000"
+PARAMETERS = "/sys/module/ext4/parameters"
 
 
 def build_programs(names: Collection[str]) -> None:
@@ -45,8 +45,8 @@ def build_programs(names: Collection[str]) -> None:
     source = programs_source()
     flags = ["-O2", "-Wall", "-Wextra"]
     jobs = {
-        name: [*flags, "-static", "-pthread", str(source / f"{name}.c")]
-        for name in ("crashops", "crashcheck")
+        name: [*flags, "-static", "-pthread", *(str(source / file) for file in files)]
+        for name, files in PARTS.items()
     }
     if "crashsql" in names:
         sqlite = fetch_sqlite()
@@ -68,23 +68,6 @@ def _compile(program: Path, arguments: Sequence[str]) -> None:
 def built_program(name: str) -> Path:
     """Where a program lies on the host, once it is built."""
     return build_dir() / "programs" / name
-
-
-def make_base(path: Path, size_mib: int, *, fast_commit: bool = False, extended: str = "") -> None:
-    """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal.
-
-    `extended` are more options for mkfs.ext4 -E, each behind a comma.
-    """
-    with path.open("wb") as file:
-        file.truncate(size_mib << 20)
-    journal = f"size={JOURNAL_MIB}"
-    features = []
-    if fast_commit:
-        journal += f",fast_commit_size={FAST_COMMIT_KIB}"
-        features = ["-O", "fast_commit"]
-    extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}{extended}"
-    argv = ["/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-J", journal, *features]
-    run([*argv, "-N", "1024", "-U", UUID, "-E", extended, str(path)])
 
 
 @dataclass(frozen=True)
@@ -160,8 +143,8 @@ class Guest:
             f": >{MEMORY}/image && losetup /dev/loop0 {MEMORY}/image"
         )
 
-    def record(self, folder: Path, options: str, script: Script) -> None:
-        """Run `folder`/script on a fresh `folder`/base.img, under `folder`/log.
+    def record(self, folder: Path, options: str, script: Script, kind: Kind) -> None:
+        """Run `folder`/script on a fresh `folder`/base.img of that kind, under `folder`/log.
 
         Leaves the log and, of operations, `folder`/trace. Raises FastsyncError when the workload
         fails.
@@ -172,17 +155,33 @@ class Guest:
             mariadb.initialize(folder / mariadb.FOLDER, folder)
             prepare = f"cp -R {here}/{mariadb.FOLDER} /mnt/ && sync || exit\n"
         profile = load_profile(PROFILE)
-        self.vm.load_device(profile, self._flashdev, capacity_mib=script.device_mib)
+        parts = Parts("/dev/mapper/crash", "flash0", kind)
+        mount_options = shlex.quote(parts.options(options))
+        size_mib = script.device_mib + kind.journal_mib
+        self.vm.load_device(profile, self._flashdev, capacity_mib=size_mib)
         self.vm.run(
             f"cp {here}/script {MEMORY}/script\n"
             f"dd if={here}/base.img of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit\n"
             + _create_log("/dev/flash0")
-            + f"mount -t ext4 -o {shlex.quote(options)} /dev/mapper/crash /mnt || exit\n"
+            + parts.create()
+            + f"mount -t ext4 -o {mount_options} {parts.device} /mnt || exit\n"
             f"{prepare}(cd /mnt && {self._command(script)} >{MEMORY}/trace); status=$?\n"
             "umount /mnt || exit\n"
-            f"cp {MEMORY}/trace {here}/trace\n" + _keep_log(f"{here}/log") + "exit $status",
+            f"cp {MEMORY}/trace {here}/trace\n"
+            + parts.remove()
+            + _keep_log(f"{here}/log")
+            + "exit $status",
             timeout_s=RECORD_TIMEOUT_S,
         )
+
+    def set_parameters(self, parameters: Mapping[str, str]) -> None:
+        """Set parameters of the ext4 module that is loaded."""
+        for name, value in parameters.items():
+            self.vm.run(f"echo {shlex.quote(value)} >{PARAMETERS}/{name}")
+
+    def parameter(self, name: str) -> str:
+        """What a parameter of the ext4 module is now."""
+        return self.vm.run(f"cat {PARAMETERS}/{name}").stdout.strip()
 
     def _command(self, script: Script) -> str:
         """Bash that runs the script in the guest's memory."""
@@ -199,9 +198,9 @@ class Guest:
         server = shlex.join([self.vm.stage(mariadb.SERVER), *arguments])
         return f"{environment} {program} crash {MEMORY}/socket {MEMORY}/script {server}"
 
-    def recover(self, folder: Path, plan_text: str) -> list[Found]:
+    def recover(self, folder: Path, plan_text: str, kind: Kind) -> list[Found]:
         """Let the kernel that is loaded recover the states of a plan, from base.img and log."""
-        self._run_plan(folder, plan_text, f"cp {MEMORY}/delta {MEMORY}/found {{here}}/\n")
+        self._run_plan(folder, plan_text, kind, f"cp {MEMORY}/delta {MEMORY}/found {{here}}/\n")
         delta = (folder / "delta").read_bytes()
         position = 0
         found = []
@@ -210,18 +209,22 @@ class Guest:
             found.append(one)
         return found
 
-    def record_recovery(self, folder: Path, plan_text: str, target: Path) -> None:
+    def record_recovery(self, folder: Path, plan_text: str, target: Path, kind: Kind) -> None:
         """Put the state of a plan on a device and log what the kernel writes to recover it.
 
         Leaves `target`/log; that log and the state are in the guest's memory for recover().
         """
         there = f"{MEMORY}/{target.name}"
+        parts = Parts("/dev/mapper/crash", "loop0", kind)
         self._run_plan(
             folder,
             plan_text,
+            kind,
             f"mkdir -p {there} && cp {MEMORY}/image {there}/base.img || exit\n"
             + _create_log("/dev/loop0")
-            + "mount -t ext4 /dev/mapper/crash /mnt && umount /mnt; status=$?\n"
+            + parts.create()
+            + f"mount -t ext4 -o {parts.options()} {parts.device} /mnt && umount /mnt; status=$?\n"
+            + parts.remove()
             + _keep_log(f"{there}/log")
             + f"cp {there}/log $FASTSYNC_OUT/{target.name}/log || exit\nexit $status\n",
         )
@@ -230,18 +233,68 @@ class Guest:
         """Free the memory that a run's image and log take."""
         self.vm.run(f"rm -rf {MEMORY}/{folder.name}")
 
-    def _run_plan(self, folder: Path, plan_text: str, then: str) -> None:
+    def _run_plan(self, folder: Path, plan_text: str, kind: Kind, then: str) -> None:
         """Run crashcheck, then more bash, in which {here} is the folder."""
         (folder / "plan").write_text(plan_text)
+        parts = Parts("/dev/loop0", "loop0", kind)
         here, mine = f"$FASTSYNC_OUT/{folder.name}", f"{MEMORY}/{folder.name}"
         self.vm.run(
             f"if [ ! -d {mine} ]; then\n"
             f"  mkdir {mine} && cp {here}/base.img {here}/log {mine}/ || exit\nfi\n"
             f"truncate -r {mine}/base.img {MEMORY}/image && losetup -c /dev/loop0 || exit\n"
-            f"{self._check} {mine}/base.img {mine}/log {here}/plan {MEMORY}/image /dev/loop0 /mnt "
-            f"{MEMORY}/delta >{MEMORY}/found || exit\n" + then.replace("{here}", here),
+            + parts.create()
+            + f"{self._check} {mine}/base.img {mine}/log {here}/plan {MEMORY}/image "
+            f"{parts.devices} /mnt {MEMORY}/delta >{MEMORY}/found || exit\n"
+            + parts.remove()
+            + then.replace("{here}", here),
             timeout_s=CHECK_TIMEOUT_S,
         )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a kind of file system has of `whole`, a device as large as the block device `sized`."""
+
+    whole: str
+    sized: str
+    kind: Kind
+
+    @property
+    def device(self) -> str:
+        """What is mounted."""
+        return "/dev/mapper/crash-fs" if self.kind.external else self.whole
+
+    @property
+    def journal(self) -> str:
+        """An external journal, or nothing."""
+        return "/dev/mapper/crash-journal" if self.kind.external else ""
+
+    @property
+    def devices(self) -> str:
+        """Both, as programs/crashcheck.c takes them."""
+        return f"{self.device},{self.journal}" if self.journal else self.device
+
+    def options(self, others: str = "") -> str:
+        """Mount options that say where the journal is, and `others`."""
+        path = f"journal_path={self.journal}" if self.journal else ""
+        return ",".join(filter(None, (others, path))) or "defaults"
+
+    def create(self) -> str:
+        """Bash that makes the devices of the parts."""
+        if not self.kind.external:
+            return ""
+        sectors = self.kind.journal_mib << 11
+        return (
+            f"files=$(($(</sys/block/{self.sized}/size) - {sectors}))\n"
+            f'dmsetup create crash-fs --table "0 $files linear {self.whole} 0" || exit\n'
+            f'table="0 {sectors} linear {self.whole} $files"\n'
+            'dmsetup create crash-journal --table "$table" && dmsetup mknodes || exit\n'
+        )
+
+    def remove(self) -> str:
+        """Bash that removes them."""
+        names = ("crash-fs", "crash-journal") if self.kind.external else ()
+        return "".join(f"dmsetup remove --retry {name} || exit\n" for name in names)
 
 
 def _create_log(device: str) -> str:

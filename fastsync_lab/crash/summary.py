@@ -1,5 +1,6 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -7,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.build import ModuleSet
-from fastsync_lab.crash.explore import (
-    CONTROL,
-    E2FSCK_CANNOT_REPLAY,
-    Case,
-    Failure,
-    Outcome,
-    Request,
-    module_digest,
-)
+from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
+from fastsync_lab.crash.explore import module_digest
 from fastsync_lab.keeper import Keeper, write_blocks
-from fastsync_lab.kernels import KernelTree
+from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.paths import results_dir
+from fastsync_lab.workload import programs_source
 
 FORMAT = 3
 
@@ -35,6 +30,7 @@ def result_of(
         "debian_version": tree.debian_version,
         "modules": modules.name,
         "modules_sha256": module_digest(modules),
+        "explorer_sha256": explorer_digest(),
         "states_asked_for": request.states,
         "cases": [asdict(outcome) for outcome in compared_with_stock(outcomes)],
     }
@@ -74,6 +70,15 @@ def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [marked(one) for one in outcomes]
 
 
+def explorer_digest() -> str:
+    """A hash of what runs the workloads and judges the states."""
+    files = [*Path(__file__).parent.glob("*.py"), *programs_source().glob("crash*")]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.name} {file_checksum(file)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def result_path(name: str) -> Path:
     """Where the result of a run of that name lies."""
     return results_dir() / f"crash-{name}.json"
@@ -85,7 +90,7 @@ def keeper(name: str, request: Request, tree: KernelTree, modules: ModuleSet) ->
         result_path(name),
         lambda outcomes: result_of(request, outcomes, tree, modules),
         lambda result: [one for one in load_outcomes(result) if one.case in request.cases],
-        ("format", "debian_version", "modules_sha256", "states_asked_for"),
+        ("format", "debian_version", "modules_sha256", "explorer_sha256", "states_asked_for"),
     )
 
 
@@ -159,15 +164,11 @@ def markdown(result: Mapping[str, Any]) -> str:
     outcomes = load_outcomes(result)
     ours = [outcome for outcome in outcomes if not outcome.case.stock_says]
     cases = [outcome.case for outcome in ours]
-    kinds = {
-        "modes": sorted({case.mode for case in cases}),
-        "journals": sorted({case.journal for case in cases}),
-    }
+    modes = sorted({case.mode for case in cases})
     seeds = ", ".join(str(seed) for seed in sorted({case.seed for case in cases}))
     lines = [
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, seed {seeds}, "
-        f"{result['date'][:10]}; modes {', '.join(kinds['modes'])}; "
-        f"journals {', '.join(kinds['journals'])}.",
+        f"{result['date'][:10]}; modes {', '.join(modes)}.",
         "",
         f"| workload | {' | '.join(COLUMNS)} |",
         "| --- |" + " ---: |" * len(COLUMNS),
@@ -176,7 +177,21 @@ def markdown(result: Mapping[str, Any]) -> str:
         mine = [outcome for outcome in ours if outcome.case.workload == name]
         lines.append(f"| {name} | {' | '.join(numbers(mine))} |")
     lines.append(f"| together | {' | '.join(numbers(ours))} |")
-    return "\n".join([*lines, *_fast_commit_lines(outcomes)])
+    return "\n".join([*lines, *_kind_lines(ours), *_fast_commit_lines(outcomes)])
+
+
+def _kind_lines(ours: Sequence[Outcome]) -> list[str]:
+    """A table with a line a kind of file system."""
+    lines = [
+        "",
+        f"| kind | workloads | {' | '.join(COLUMNS)} |",
+        "| --- |" + " ---: |" * (1 + len(COLUMNS)),
+    ]
+    for kind in dict.fromkeys(one.case.journal for one in ours):
+        mine = [one for one in ours if one.case.journal == kind]
+        workloads = {one.case.workload for one in mine}
+        lines.append(f"| {kind} | {len(workloads)} | {' | '.join(numbers(mine))} |")
+    return lines
 
 
 def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -202,7 +217,8 @@ def sentence(result: Mapping[str, Any]) -> str:
     inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
     as_on_stock = f", and {inherited} that stock has in the same place" if inherited else ""
     return (
-        f"Linux {result['kernel_release']}: {len(ours)} workloads, modes and journals, "
+        f"Linux {result['kernel_release']}: {len(ours)} cases (a workload in a mode on a kind of "
+        "file system), "
         f"{sum(one.operations for one in ours):,} operations, power cut at "
         f"{sum(one.cuts for one in ours):,} places, {states:,} states recovered and judged: "
         f"{sum(len(one.own_failures) for one in ours):,} failures{as_on_stock}."

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from fastsync_lab.crash.explore import CONTROL, MODES, Builds, prepare
+from fastsync_lab.crash.case import CONTROL, MODES
+from fastsync_lab.crash.explore import Builds, prepare
 from fastsync_lab.errors import check_names
 from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper

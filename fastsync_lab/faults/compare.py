@@ -14,7 +14,7 @@ not matter for 1 and 2 there.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastsync_lab.crash.explore import CONTROL
+from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, READ, SYNC_FLUSH
 
 SAME_CALL, SAME_SORT, UNATTENDED = "same call", "same sort of call", "nobody waited"

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.explore import CONTROL, Builds
-from fastsync_lab.crash.guest import build_programs, make_base
+from fastsync_lab.crash.case import CONTROL
+from fastsync_lab.crash.explore import Builds
+from fastsync_lab.crash.guest import build_programs
+from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import mtime_options

@@ -7,7 +7,7 @@ the medium.
 
 from collections.abc import Callable, Mapping
 
-from fastsync_lab.crash.workloads import BLOCK, Script
+from fastsync_lab.crash.script import BLOCK, Script
 
 INTERVAL_MS = 150
 PAUSE_US = 9000

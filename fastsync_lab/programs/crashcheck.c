@@ -19,6 +19,8 @@
  * all files (with a CRC-32 of each 512 bytes), and the numbers of the 4 KiB pages
  * that recovery and mount have changed. Their contents are appended to DELTA.
  *
+ * An external journal's device follows DEVICE, behind a comma.
+ *
  * With "-" for BASE, LOG and IMAGE the only state is what is on DEVICE.
  */
 #define _GNU_SOURCE
@@ -52,6 +54,8 @@ static const char *log_data;
 static bool *differs;		/* pages of IMAGE that may differ from @want */
 static bool *changed;		/* pages of @want that may differ from @prefix */
 static const char *device, *folder;
+static char *journal;		/* the device of an external one, or NULL */
+static char mount_options[PATH_MAX];
 static int kernel_log;
 static FILE *delta;
 static uint32_t crc_table[256];
@@ -156,12 +160,19 @@ static void next_state(void)
 	memset(changed, 0, size / PAGE);
 }
 
+static void forget_pages_of(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	need(fd >= 0 && !ioctl(fd, BLKFLSBUF), path);
+	close(fd);
+}
+
 static void forget_cached_pages(void)
 {
-	int fd = open(device, O_RDONLY | O_CLOEXEC);
-
-	need(fd >= 0 && !ioctl(fd, BLKFLSBUF), device);
-	close(fd);
+	forget_pages_of(device);
+	if (journal)
+		forget_pages_of(journal);
 }
 
 /*
@@ -333,7 +344,7 @@ static void check(const char *id)
 	materialize();
 	forget_cached_pages();
 	printf("{\"id\": \"%s\", \"files\": [", id);
-	mounted = mount(device, folder, "ext4", 0, NULL) ? errno : 0;
+	mounted = mount(device, folder, "ext4", 0, mount_options) ? errno : 0;
 	if (!mounted) {
 		error = print_tree(folder, &separator);
 		unmounted = umount(folder) ? errno : 0;
@@ -357,6 +368,11 @@ static void prepare(char **argv)
 	if (image_size != size || size % PAGE)
 		errx(2, "%s has another size than %s", argv[4], argv[1]);
 	device = argv[5];
+	journal = strchr(argv[5], ',');
+	if (journal) {
+		*journal++ = '\0';
+		snprintf(mount_options, sizeof(mount_options), "journal_path=%s", journal);
+	}
 	folder = argv[6];
 	delta = fopen(argv[7], "w");
 	need(delta, argv[7]);

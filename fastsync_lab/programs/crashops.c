@@ -26,32 +26,20 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "crashops.h"
 #include "dmmark.h"
 
 #define MAX_OPS 20000
-#define MAX_LINE 256
-#define MAX_WORDS 8
 #define MAX_THREADS 16
 #define MAX_LENGTH (1 << 20)
 #define PAGE 4096
 #define SECTOR 512
 #define UNIT 16
 #define NS_PER_S 1000000000LL
-
-struct op {
-	char line[MAX_LINE];		/* as in the script, without the thread */
-	char words[MAX_LINE];		/* the same, cut at blanks */
-	char *word[MAX_WORDS];
-	int thread, count, error;
-	long begin, end;
-	long long start_ns, stop_ns;
-	struct stat st;			/* st_ino is 0 if there is no file */
-};
 
 static struct op ops[MAX_OPS];
 static int op_count;
@@ -70,15 +58,14 @@ static void die(const char *what)
 	err(1, "%s", what);
 }
 
-static long long number(const struct op *op, int index)
+long long number(const struct op *op, int index)
 {
 	if (index >= op->count)
 		errx(2, "too few arguments: %s", op->line);
 	return strtoll(op->word[index], NULL, 0);
 }
 
-/* Memory that O_DIRECT takes, filled with what @op writes at @offset. */
-static char *contents(const struct op *op, long long offset, size_t length)
+char *contents(const struct op *op, long long offset, size_t length)
 {
 	long long first = offset / SECTOR * SECTOR;
 	size_t skip = offset - first, size = skip + length;
@@ -97,7 +84,7 @@ static char *contents(const struct op *op, long long offset, size_t length)
 	return buffer;
 }
 
-static int open_file(const struct op *op, int flags)
+int open_file(const struct op *op, int flags)
 {
 	return open(op->word[1], flags | O_CLOEXEC, 0644);
 }
@@ -160,8 +147,7 @@ static int sync_mapping(struct op *op, char *map, size_t length)
 static int do_mstore(struct op *op) { return with_mapping(op, store); }
 static int do_msync(struct op *op) { return with_mapping(op, sync_mapping); }
 
-/* Calls @use with the file open; read-only, so that it may be a folder. */
-static int with_file(struct op *op, int flags, int (*use)(struct op *op, int fd))
+int with_file(struct op *op, int flags, int (*use)(struct op *op, int fd))
 {
 	int fd = open_file(op, flags), status, error;
 
@@ -265,6 +251,10 @@ static const struct {
 	OP(setxattr, 4, 1), OP(rmxattr, 3, 1), OP(create, 2, 1), OP(hold, 2, 1), OP(mkdir, 2, 1),
 	OP(rmdir, 2, 0), OP(unlink, 2, 0), OP(rename, 3, 2), OP(link, 3, 2), OP(symlink, 3, 2),
 	OP(sleep, 2, 0), OP(align, 2, 0), OP(put, 3, 0),
+	OP(awrite, 4, 1), OP(adwrite, 4, 1), OP(afsync, 2, 1), OP(afdatasync, 2, 1),
+	OP(rwrite, 4, 1), OP(rdwrite, 4, 1), OP(rswrite, 4, 1), OP(rsdwrite, 4, 1),
+	OP(rfsync, 2, 1), OP(rfdatasync, 2, 1),
+	OP(moveext, 5, 1), OP(swapboot, 2, 1), OP(remount, 2, 0),
 };
 
 static void perform(struct op *op)

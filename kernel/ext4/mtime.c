@@ -63,6 +63,9 @@
  *     travels along is seen. A change outside the raw inode (xattr, inline
  *     data, extent blocks) has a handle of another type. Whoever is in doubt
  *     commits.
+ *   - attr_tid moves also when a block that belongs to the file is logged,
+ *     whether or not somebody thinks of fsync there: EXT4_IOC_MOVE_EXT did not,
+ *     and was saved by the stamps of the next write.
  *   - A write moves i_version only if somebody has queried it since it last
  *     moved. That shows in the raw inode, so it commits.
  *   - The stamps known to be durable are those of the last transaction that
@@ -77,6 +80,10 @@
  *   - A fast commit counts if it began after the fsync did. Stock ext4 is
  *     content with one that was under way, which may hold neither the inode nor
  *     a flush for the data. With the option off it is left at that.
+ *   - j_commit_sequence moves for a transaction that is aborted, too. So fsync
+ *     looks for an abort once it has found what it needs committed, and fails.
+ *     An fsync that flushes, but does not commit, aborts the journal if the flush
+ *     fails, as the commit that it stands for would have done.
  *   - An inode read from disk has no durable stamps, and attr_tid of the
  *     running transaction: it commits once.
  *   - Journalled data moves i_datasync_tid alone; in stock ext4 the stamp that
@@ -537,6 +544,21 @@ int ext4_mtime_handle_type(struct inode *inode, int dirty_flags)
 	return EXT4_HT_STAMPS;
 }
 
+/**
+ * ext4_mtime_log_metadata - a block that describes a file has been logged
+ * @handle: what it has been logged under
+ * @inode: the file
+ *
+ * Its extents, indirect blocks, or xattrs. Most callers note the transaction for
+ * fsync themselves; this is for the one that does not, or not yet.
+ */
+void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode)
+{
+	if (!is_handle_aborted(handle))
+		WRITE_ONCE(EXT4_I(inode)->i_mtime_info.attr_tid,
+			   handle->h_transaction->t_tid);
+}
+
 static size_t ext4_mtime_raw_size(struct inode *inode)
 {
 	return min_t(size_t, sizeof(struct ext4_inode),
@@ -642,7 +664,9 @@ bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 			 const struct ext4_inode *raw_inode,
 			 struct ext4_inode *before, bool stamps_only)
 {
-	if (unlikely(ext4_mtime_policy(inode)) && ext4_handle_valid(handle))
+	/* Stamps that count are on record, also if the option has gone since. */
+	if (stamps_only ||
+	    (unlikely(ext4_mtime_policy(inode)) && ext4_handle_valid(handle)))
 		ext4_mtime_log(handle, inode, raw_inode);
 	return stamps_only &&
 		ext4_mtime_same_but_stamps(before, raw_inode,
@@ -775,14 +799,14 @@ static void ext4_mtime_choose_for(struct inode *inode, unsigned int policy,
 	if (skipped)
 		WRITE_ONCE(mi->skipped, false);
 
-	sync->tid = ext4_mtime_later(sync->tid, ei->i_datasync_tid);
+	attr_tid = ext4_mtime_later(READ_ONCE(mi->attr_tid),
+				    ei->i_datasync_tid);
+	sync->tid = ext4_mtime_later(sync->tid, attr_tid);
 	all_tid = sync->tid;
 	spin_lock(&ei->i_raw_lock);
 	if (mi->logged.stamps.mtime_ns != EXT4_MTIME_NEVER) {
 		ext4_mtime_settle(inode, mi);
 		all_tid = ext4_mtime_later(all_tid, mi->logged.tid);
-		attr_tid = ext4_mtime_later(READ_ONCE(mi->attr_tid),
-					    ei->i_datasync_tid);
 		ext4_mtime_choose(mi, policy, attr_tid, sync);
 	}
 	spin_unlock(&ei->i_raw_lock);
@@ -807,6 +831,7 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 	struct ext4_inode_info *ei = EXT4_I(inode);
 	unsigned int policy = ext4_mtime_policy(inode);
 
+	sync->policy = policy;
 	sync->carry = false;
 	sync->tracked = false;
 	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
@@ -839,28 +864,43 @@ static void ext4_mtime_start_carried(struct inode *inode, tid_t tid)
  *
  * A fast commit does not move j_commit_sequence, so ext4_mtime_settle() would
  * not see it.
+ *
+ * Return: @err, or -EIO if the option is on and the journal has been aborted:
+ * jbd2 takes a transaction that ended so for a committed one.
  */
-void ext4_mtime_end_sync(struct inode *inode,
-			 const struct ext4_mtime_sync *sync, int err)
+int ext4_mtime_end_sync(struct inode *inode,
+			const struct ext4_mtime_sync *sync, int err)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
 
+	if (likely(!sync->policy))
+		return err;
+	/*
+	 * The flag is set before the tid counts as committed, each under
+	 * j_state_lock, so whoever has seen the second sees the first.
+	 */
+	smp_rmb();
+	if (!err && unlikely(ext4_mtime_journal_aborted(inode)))
+		err = -EIO;
+	if (err)
+		return err;
 	if (unlikely(sync->carry))
 		ext4_mtime_start_carried(inode, sync->carried_tid);
-	if (likely(!sync->tracked) || err)
-		return;
-	spin_lock(&ei->i_raw_lock);
-	ei->i_mtime_info.durable = sync->stamps;
-	spin_unlock(&ei->i_raw_lock);
+	if (sync->tracked) {
+		spin_lock(&ei->i_raw_lock);
+		ei->i_mtime_info.durable = sync->stamps;
+		spin_unlock(&ei->i_raw_lock);
+	}
+	return 0;
 }
 
 /**
- * ext4_mtime_issue_flush - flush the device for an fsync
+ * ext4_mtime_flush - flush the device, so that a commit may be carried
  * @sb: the file system
  *
  * Return: what blkdev_issue_flush() does.
  */
-int ext4_mtime_issue_flush(struct super_block *sb)
+int ext4_mtime_flush(struct super_block *sb)
 {
 	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
 	u64 flush;
@@ -870,7 +910,28 @@ int ext4_mtime_issue_flush(struct super_block *sb)
 		return blkdev_issue_flush(sb->s_bdev);
 	flush = jbd2_carrier_begin_flush(carrier);
 	err = blkdev_issue_flush(sb->s_bdev);
-	if (!err)
-		jbd2_carrier_end_flush(carrier, flush);
+	jbd2_carrier_end_flush(carrier, flush, err);
+	return err;
+}
+
+/**
+ * ext4_mtime_flush_for - flush the device for an fsync
+ * @inode: the file
+ * @datasync: fdatasync(2)
+ *
+ * A device may drop all that it had cached when a flush fails, other files'
+ * data too, and the next flush may succeed. In stock ext4 fsync's flush is that
+ * of a commit, and the journal aborts. So it does for the flush that has taken
+ * its place: nobody's later fsync returns 0.
+ *
+ * Return: what blkdev_issue_flush() does.
+ */
+int ext4_mtime_flush_for(struct inode *inode, bool datasync)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+	int err = ext4_mtime_flush(inode->i_sb);
+
+	if (unlikely(err) && journal && !datasync && ext4_mtime_policy(inode))
+		jbd2_journal_abort(journal, err);
 	return err;
 }

@@ -73,6 +73,7 @@ struct ext4_mtime_inode {
 
 /* What an fsync has to commit, and what is durable when it has. */
 struct ext4_mtime_sync {
+	unsigned int		policy;		/* 0: as stock ext4 would */
 	tid_t			tid;
 	tid_t			carried_tid;	/* to start a carried commit of */
 	bool			carry;
@@ -116,11 +117,13 @@ bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 			 const struct ext4_inode *raw_inode,
 			 struct ext4_inode *before, bool stamps_only);
 void ext4_mtime_update_fsync_trans(handle_t *handle, struct inode *inode);
+void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode);
 
 void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 			   struct ext4_mtime_sync *sync);
-void ext4_mtime_end_sync(struct inode *inode,
-			 const struct ext4_mtime_sync *sync, int err);
-int ext4_mtime_issue_flush(struct super_block *sb);
+int ext4_mtime_end_sync(struct inode *inode,
+			const struct ext4_mtime_sync *sync, int err);
+int ext4_mtime_flush(struct super_block *sb);
+int ext4_mtime_flush_for(struct inode *inode, bool datasync);
 
 #endif	/* _EXT4_MTIME_H */

@@ -25,13 +25,21 @@
  * jbd2_carried() is called in that state. Who asked before is covered by a flush
  * that begins later, who asks later flushes for himself.
  *
- * Patience ends when somebody does wait (jbd2_carrier_hurry()), when no flush
- * comes for a while, or at unmount. Then the commit thread flushes for itself,
- * as it would have done in the first place.
+ * Patience ends when somebody waits for the commit (jbd2_log_wait_commit()),
+ * when somebody wants a later one (__jbd2_log_start_commit(): a handle that
+ * finds the running transaction full waits for its commit, which begins when
+ * this one has ended), when the journal aborts, when no flush comes for a while,
+ * or at unmount. Then the commit thread flushes for itself, as it would have
+ * done in the first place.
+ *
+ * A flush that fails may lose all that the device had cached, and the next one
+ * may still succeed. Any other commit flushes for itself, and a flush that fails
+ * aborts the journal. So does one that fails, whoever sent it, between the start
+ * of a carried commit and its end: its blocks may be gone.
  *
  * The file system attaches a carrier to a journal that is on its own device.
  * journal_t has no room for one, so they stand in a list, which is looked
- * through once a commit. Lock order: jbd2_carriers_lock or j_state_lock, then
+ * through a few times a commit. Lock order: j_state_lock, jbd2_carriers_lock,
  * the carrier's lock.
  */
 
@@ -45,12 +53,14 @@ struct jbd2_carrier {
 	struct list_head	list;
 	journal_t		*journal;
 
-	spinlock_t		lock;		/* of the five that follow */
-	bool			patient;	/* nobody waits for ... */
-	tid_t			patient_tid;	/* ... this transaction */
+	spinlock_t		lock;		/* of all that follows but wait */
+	tid_t			tid;		/* the last that was to be carried */
+	bool			patient;	/* nobody waits for it */
 	unsigned long		patience;	/* jiffies to wait for a flush */
 	u64			begun;		/* flushes that have begun */
 	u64			carried;	/* latest of those that ended well */
+	u64			failed;		/* how many have failed, */
+	u64			failed_before;	/* before tid's commit started */
 
 	wait_queue_head_t	wait;		/* the commit thread */
 };
@@ -60,8 +70,8 @@ static DEFINE_SPINLOCK(jbd2_carriers_lock);
 
 /*
  * The carrier stays while it is used: the callers are the commit thread, which
- * jbd2_journal_destroy() ends before it frees the carrier, and waiters, which
- * hold the list's lock.
+ * jbd2_journal_destroy() ends before it frees the carrier, and those who hurry
+ * it, which hold the list's lock.
  */
 static struct jbd2_carrier *jbd2_carrier_find(journal_t *journal)
 {
@@ -74,14 +84,14 @@ static struct jbd2_carrier *jbd2_carrier_find(journal_t *journal)
 	return NULL;
 }
 
-static struct jbd2_carrier *jbd2_carrier_patient(journal_t *journal, tid_t tid)
+/* For the commit thread: a transaction that is being committed keeps the tid. */
+static struct jbd2_carrier *jbd2_carrier_of(journal_t *journal, tid_t tid)
 {
 	struct jbd2_carrier *carrier;
 
 	spin_lock(&jbd2_carriers_lock);
 	carrier = jbd2_carrier_find(journal);
-	if (carrier && !(READ_ONCE(carrier->patient) &&
-			 READ_ONCE(carrier->patient_tid) == tid))
+	if (carrier && READ_ONCE(carrier->tid) != tid)
 		carrier = NULL;
 	spin_unlock(&jbd2_carriers_lock);
 	return carrier;
@@ -115,6 +125,7 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 	if (!carrier)
 		return NULL;
 	carrier->journal = journal;
+	carrier->tid = READ_ONCE(journal->j_commit_sequence);
 	spin_lock_init(&carrier->lock);
 	init_waitqueue_head(&carrier->wait);
 	spin_lock(&jbd2_carriers_lock);
@@ -139,15 +150,17 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 
 	write_lock(&journal->j_state_lock);
 	start = journal->j_flags & JBD2_BARRIER &&
+		!(journal->j_flags & JBD2_ABORT) &&
 		!journal->j_committing_transaction &&
 		journal->j_running_transaction &&
 		journal->j_running_transaction->t_tid == tid &&
 		journal->j_commit_request != tid;
 	if (start) {
 		spin_lock(&carrier->lock);
+		WRITE_ONCE(carrier->tid, tid);
 		carrier->patient = true;
-		carrier->patient_tid = tid;
 		carrier->patience = patience;
+		carrier->failed_before = carrier->failed;
 		spin_unlock(&carrier->lock);
 	}
 	write_unlock(&journal->j_state_lock);
@@ -174,14 +187,17 @@ u64 jbd2_carrier_begin_flush(struct jbd2_carrier *carrier)
 EXPORT_SYMBOL(jbd2_carrier_begin_flush);
 
 /**
- * jbd2_carrier_end_flush - the device has been flushed without an error
+ * jbd2_carrier_end_flush - a flush of the device has ended
  * @carrier: of the journal on that device
  * @flush: what jbd2_carrier_begin_flush() returned
+ * @err: what came of it
  */
-void jbd2_carrier_end_flush(struct jbd2_carrier *carrier, u64 flush)
+void jbd2_carrier_end_flush(struct jbd2_carrier *carrier, u64 flush, int err)
 {
 	spin_lock(&carrier->lock);
-	if (carrier->carried < flush)
+	if (err)
+		carrier->failed++;
+	else if (carrier->carried < flush)
 		carrier->carried = flush;
 	spin_unlock(&carrier->lock);
 	if (wq_has_sleeper(&carrier->wait))
@@ -194,17 +210,23 @@ static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 	bool done;
 
 	spin_lock(&carrier->lock);
-	done = carrier->carried > begun || !carrier->patient;
+	done = carrier->carried > begun || !carrier->patient ||
+	       carrier->failed != carrier->failed_before;
 	spin_unlock(&carrier->lock);
 	return done;
 }
 
-/* Has a flush that begins from now on ended before patience did? */
-static bool jbd2_carrier_wait(struct jbd2_carrier *carrier)
+/*
+ * Has a flush that begins from now on ended before patience did? 1, 0, or -EIO
+ * if one has failed. The commit is not to be charged for the time: sync handles
+ * sleep as long as commits take on average, to be joined by others.
+ */
+static int jbd2_carrier_wait(struct jbd2_carrier *carrier, ktime_t *start_time)
 {
+	ktime_t since = ktime_get();
 	unsigned long patience;
-	bool carried;
 	u64 begun;
+	int ret;
 
 	spin_lock(&carrier->lock);
 	begun = carrier->begun;
@@ -213,55 +235,71 @@ static bool jbd2_carrier_wait(struct jbd2_carrier *carrier)
 
 	wait_event_timeout(carrier->wait, jbd2_carrier_done(carrier, begun),
 			   patience);
+	*start_time = ktime_add(*start_time, ktime_sub(ktime_get(), since));
 
 	spin_lock(&carrier->lock);
-	carried = carrier->carried > begun;
-	if (!carried)
+	ret = carrier->carried > begun;
+	if (carrier->failed != carrier->failed_before)
+		ret = -EIO;
+	if (ret <= 0)
 		carrier->patient = false;
 	spin_unlock(&carrier->lock);
-	return carried;
+	return ret;
 }
 
 /**
  * jbd2_carried - may the commit record go without barriers?
  * @journal: the journal
  * @tid: the transaction, in T_COMMIT_JFLUSH, with all but its record written
+ * @start_time: when its commit began, put off by the time that this waits
  *
  * Context: the commit thread; waits as long as patience lasts.
- * Return: true if a flush has made all that was written durable. Then
- * jbd2_carried_harden() must be called once the record is written.
+ * Return: 1 if a flush has made all that was written durable. Then
+ * jbd2_carried_harden() must be called once the record is written. 0 if the
+ * record has to have its own barriers. -EIO if blocks may be lost: no record
+ * may be written.
  */
-bool jbd2_carried(journal_t *journal, tid_t tid)
+int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time)
 {
-	struct jbd2_carrier *carrier = jbd2_carrier_patient(journal, tid);
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal, tid);
 
-	return carrier && jbd2_carrier_wait(carrier);
+	return carrier ? jbd2_carrier_wait(carrier, start_time) : 0;
 }
 
 /**
  * jbd2_carried_harden - make a commit record durable that went without barriers
  * @journal: the journal
  * @tid: the transaction, its record written
+ * @start_time: when its commit began, put off by the time that this waits
  *
  * Context: the commit thread; waits as long as patience lasts.
- * Return: 0 or the error of the flush.
+ * Return: 0 or the error of a flush, after which the record may be lost.
  */
-int jbd2_carried_harden(journal_t *journal, tid_t tid)
+int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
 {
-	struct jbd2_carrier *carrier = jbd2_carrier_patient(journal, tid);
-	int err = 0;
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal, tid);
+	int ret = jbd2_carrier_wait(carrier, start_time);
 
-	if (!carrier || !jbd2_carrier_wait(carrier))
-		err = blkdev_issue_flush(journal->j_dev);
-	else
-		jbd2_carrier_stop_waiting(carrier);
-	return err;
+	if (!ret) {
+		u64 flush = jbd2_carrier_begin_flush(carrier);
+
+		ret = blkdev_issue_flush(journal->j_dev);
+		jbd2_carrier_end_flush(carrier, flush, ret);
+		/* Another may have failed while this one was under way. */
+		if (!ret)
+			ret = jbd2_carrier_wait(carrier, start_time);
+	}
+	jbd2_carrier_stop_waiting(carrier);
+	return min(ret, 0);
 }
 
 /**
  * jbd2_carrier_hurry - somebody waits for a transaction
  * @journal: the journal
- * @tid: the transaction, which is not committed before those that precede it
+ * @tid: the transaction; those that precede it are committed before it
+ *
+ * Whoever waits for a commit to begin waits for the transaction before it.
+ * Context: j_state_lock may be held.
  */
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid)
 {
@@ -271,19 +309,16 @@ void jbd2_carrier_hurry(journal_t *journal, tid_t tid)
 		return;
 	spin_lock(&jbd2_carriers_lock);
 	carrier = jbd2_carrier_find(journal);
-	if (carrier && READ_ONCE(carrier->patient) &&
-	    tid_geq(tid, READ_ONCE(carrier->patient_tid)))
+	if (carrier && tid_geq(tid, READ_ONCE(carrier->tid)))
 		jbd2_carrier_stop_waiting(carrier);
 	spin_unlock(&jbd2_carriers_lock);
 }
 
 /**
- * jbd2_carrier_detach - no commit of a journal is to be carried any more
- * @journal: the journal, about to be destroyed
- *
- * Return: its carrier or NULL, to be freed once the commit thread has ended.
+ * jbd2_carrier_detach - free a journal's carrier, if it has one
+ * @journal: the journal, whose commit thread has ended
  */
-struct jbd2_carrier *jbd2_carrier_detach(journal_t *journal)
+void jbd2_carrier_detach(journal_t *journal)
 {
 	struct jbd2_carrier *carrier;
 
@@ -292,16 +327,5 @@ struct jbd2_carrier *jbd2_carrier_detach(journal_t *journal)
 	if (carrier)
 		list_del(&carrier->list);
 	spin_unlock(&jbd2_carriers_lock);
-	if (carrier)
-		jbd2_carrier_stop_waiting(carrier);
-	return carrier;
-}
-
-/**
- * jbd2_carrier_free - free what jbd2_carrier_detach() returned
- * @carrier: a carrier that nobody uses, or NULL
- */
-void jbd2_carrier_free(struct jbd2_carrier *carrier)
-{
 	kfree(carrier);
 }

@@ -7,7 +7,7 @@ import pytest
 
 from fastsync_lab import shell
 from fastsync_lab.crash.extfs import Image, stamp_ns
-from fastsync_lab.crash.guest import make_base
+from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, make_base, split_journal
 from fastsync_lab.errors import FastsyncError
 
 
@@ -20,7 +20,7 @@ def made(image: Path, commands: str) -> Image:
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     path = tmp_path / "image"
-    make_base(path, 12, fast_commit=False)
+    make_base(path, 12)
     return path
 
 
@@ -50,6 +50,51 @@ def test_files(image: Path, tmp_path: Path) -> None:
     assert file.sectors[-1] == zlib.crc32(data[len(data) // 512 * 512 :])
     assert file.xattrs == {"user.small": b"one".hex(), "user.large": (b"y" * 1000).hex()}
     assert (tree["d/short"].target, tree["d/long"].target) == ("target", "x" * 100)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_file_system(tmp_path: Path, name: str) -> None:
+    """Files that an inode has room for, and has not; a folder that it has no room for."""
+    kind = KINDS[name]
+    contents = {"tiny": b"x" * 20, "small": b"abc" * 30, "large": bytes(range(256)) * 100}
+    for file, data in contents.items():
+        (tmp_path / file).write_bytes(data)
+    make_base(tmp_path / "image", 12, kind=kind)
+    files = made(
+        tmp_path / "image",
+        "mkdir d\nmkdir few\nsymlink few/x y\n"
+        + "".join(f"write {tmp_path}/{file} d/{file}\n" for file in contents)
+        + "".join(f"symlink d/{number:030} x\n" for number in range(8))
+        + "ea_set d/tiny user.k v\nsif d/tiny mtime 20200102030405\n",
+    )
+    tree = files.tree()
+    assert len(tree) == 3 + 1 + len(contents) + 8 and "few/x" in tree
+    for file, data in contents.items():
+        assert files.contents(tree[f"d/{file}"].ino) == data
+    assert tree["d/tiny"].xattrs == {"user.k": b"v".hex()}
+    assert tree["d/tiny"].mtime_ns // 10**9 == 1577934245
+
+
+def test_inline_data_is_where_it_is_said_to_be(tmp_path: Path) -> None:
+    """Else the test above would test nothing of it."""
+    make_base(tmp_path / "image", 12, kind=KINDS["inline_data"])
+    (tmp_path / "small").write_bytes(b"abc" * 30)
+    made(tmp_path / "image", f"write {tmp_path}/small f\n")
+    said = shell.run(["/sbin/debugfs", "-R", "stat f", str(tmp_path / "image")]).stdout
+    assert "Size of inline data: 90" in said
+
+
+def test_external_journal_is_known_to_both(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    make_base(image, 12, kind=KINDS["external"])
+    parts = split_journal(image.read_bytes(), KINDS["external"])
+    assert [len(part) for part in parts] == [12 << 20, EXTERNAL_MIB << 20]
+    for name, part in zip(("fs", "journal"), parts, strict=True):
+        (tmp_path / name).write_bytes(part)
+    argv = ["/sbin/e2fsck", "-fn", "-j", str(tmp_path / "journal"), str(tmp_path / "fs")]
+    assert shell.run(argv, check=False).status == 0
+    (tmp_path / "journal").write_bytes(bytes(EXTERNAL_MIB << 20))
+    assert shell.run(argv, check=False).status != 0
 
 
 def test_holes_and_many_extents(image: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastsync_lab.crash.explore import differences
 from fastsync_lab.crash.extfs import File, Tree, checksums
+from fastsync_lab.crash.judge import differences
 from fastsync_lab.crash.oracle import Oracle, Promise
 from fastsync_lab.crash.trace import Op, begun, parse_trace, sector_contents
 from fastsync_lab.crash.workloads import make_script, workload_names

@@ -8,10 +8,15 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
-from fastsync_lab.crash.explore import Case, Failure, Outcome, Request, Verdict, write_sparse
+from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
+from fastsync_lab.crash.explore import CHUNK, chunks
 from fastsync_lab.crash.guest import parse_found, plan
+from fastsync_lab.crash.judge import Verdict
+from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.recording import write_sparse
 from fastsync_lab.crash.states import State
+from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree
@@ -82,12 +87,41 @@ def ask(
     )  # fmt: skip
 
 
-def test_all_is_every_workload_mode_and_journal() -> None:
+def test_all_is_the_table() -> None:
     everything = ask("all")
-    assert len(set(everything.cases)) == len(everything.cases) == 16 * (3 + 3 + 4)
-    assert Case("mmap", "stock", "fast_commit") in everything.cases
+    assert len(set(everything.cases)) == len(everything.cases)
+    assert {case.workload for case in everything.cases} == set(workload_names())
+    assert {case.journal for case in everything.cases} == set(KINDS)
+    fast = {case.workload for case in everything.cases if case.journal in E2FSCK_CANNOT_REPLAY}
+    on_stock = {case for case in everything.cases if case.mode == "stock"}
+    assert {replace(case, mode="stock") for case in everything.cases if case.journal in
+            E2FSCK_CANNOT_REPLAY} <= on_stock and "mmap" in fast  # fmt: skip
     assert command.result_name(everything, "6.12") == "6.12"
     assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")
+    fewer = replace(everything, cases=everything.cases[1:])
+    assert command.result_name(fewer, "6.12").startswith("quick-")
+
+
+def test_options_choose_from_the_table() -> None:
+    small = ask("all", journals=["small-inodes"]).cases
+    assert {case.journal for case in small} == {"small-inodes"}
+    assert {case.mode for case in small} == {"truncate", "defer"}
+    on_stock = ask("all", journals=["small-inodes"], modes=["stock"]).cases
+    assert {case.workload for case in on_stock} == {case.workload for case in small}
+    assert {case.mode for case in on_stock} == {"stock"}
+
+
+def test_a_workload_alone_is_on_a_kind_that_takes_it() -> None:
+    assert ask("inline").cases == (Case("inline", "defer", "inline_data"),)
+    assert ask("bounded").cases == (Case("bounded", "defer", "ordered"),)
+
+
+def test_no_guest_gets_many_large_cases() -> None:
+    small = [Case("mmap", "defer", "ordered", seed=seed) for seed in range(CHUNK + 1)]
+    large = [Case("bounded", "defer", "ordered", seed=seed) for seed in range(2)]
+    taken = chunks([*large, *small])
+    assert [len(some) for some in taken] == [1, 1, CHUNK, 1]
+    assert [case for some in taken for case in some] == [*large, *small]
 
 
 def test_unknown_names() -> None:
@@ -152,12 +186,23 @@ def test_other_modules_begin_anew(keeper_of: ModuleSet, tree: KernelTree, tmp_pa
     assert summary.keeper("x", request, tree, keeper_of).parts == []
 
 
+def test_other_judges_begin_anew(
+    keeper_of: ModuleSet, tree: KernelTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request((CASE,), 200)
+    summary.keeper("x", request, tree, keeper_of).add(outcome())
+    assert summary.keeper("x", request, tree, keeper_of).parts == [outcome()]
+    monkeypatch.setattr(summary, "explorer_digest", lambda: "changed")
+    assert summary.keeper("x", request, tree, keeper_of).parts == []
+
+
 def test_markdown_adds_up(keeper_of: ModuleSet, tree: KernelTree) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
     text = summary.markdown(summary.result_of(request, outcomes, tree, keeper_of))
     assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
     assert "modes defer, off" in text and "fast_commit" not in text
+    assert "| ordered | 1 | 80 | 60 | 400 | 120 | 1 | 25 |" in text
 
 
 def test_what_stock_makes_of_fast_commits_stands_beside_ours(

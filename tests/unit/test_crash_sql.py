@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash.extfs import Image
-from fastsync_lab.crash.guest import make_base
+from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.sql import NO_CHANGE, Rows, SqlOracle, rows_after
 from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.errors import FastsyncError
@@ -23,7 +23,7 @@ AFTER_2, AFTER_4, AFTER_5 = [(1, "a")], [(2, "b")], [(2, "c")]
 
 @pytest.fixture
 def image(tmp_path: Path) -> Image:
-    make_base(tmp_path / "image", 12, fast_commit=False)
+    make_base(tmp_path / "image", 12)
     return Image((tmp_path / "image").read_bytes())
 
 

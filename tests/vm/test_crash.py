@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fastsync_lab.crash.explore import Case, Explorer, Outcome, Request, explorer, prepare
+from fastsync_lab.crash.case import Case, Outcome, Request
+from fastsync_lab.crash.explore import Explorer, explorer, prepare
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import silent

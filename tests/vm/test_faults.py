@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fastsync_lab.crash.explore import CONTROL, prepare
+from fastsync_lab.crash.case import CONTROL
+from fastsync_lab.crash.explore import prepare
 from fastsync_lab.faults.compare import SAME_CALL, SAME_SORT, Case, Result, compare
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, JOURNAL, RECORD, SYNC_FLUSH
 from fastsync_lab.faults.sweep import Sweeper, sweeper

@@ -1,0 +1,129 @@
+"""What is explored, and what came of it."""
+
+from dataclasses import dataclass, field
+
+from fastsync_lab.crash.kinds import KINDS, Kind
+from fastsync_lab.crash.model import Promise
+from fastsync_lab.crash.script import Script
+from fastsync_lab.crash.workloads import make_script
+from fastsync_lab.experiment import mtime_options
+
+MODES = ("off", "truncate", "defer")
+CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is
+# When a whole commit has overtaken the fast commits, e2fsck (1.47.0 to 1.47.4) calls their old
+# transaction number invalid and throws the whole journal away; the kernel stops there.
+E2FSCK_CANNOT_REPLAY = ("fast_commit",)
+LARGE = ("bounded", "mariadb")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is explored: a workload in a mode (or "stock") on a kind of file system.
+
+    `journal` is a key of kinds.KINDS.
+    """
+
+    workload: str
+    mode: str
+    journal: str
+    interval_ms: int = 100
+    seed: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.workload}-{self.mode}-{self.journal}-{self.interval_ms}-{self.seed}"
+
+    @property
+    def kind(self) -> Kind:
+        """How its file system is made and mounted."""
+        return KINDS[self.journal]
+
+    @property
+    def is_large(self) -> bool:
+        """It takes minutes, most others a few seconds."""
+        return self.workload.startswith(LARGE)
+
+    @property
+    def mount_options(self) -> str:
+        """What it is mounted with."""
+        words = [f"data={self.kind.data}", *self.kind.mount]
+        if self.mode in ("truncate", "defer"):
+            words.append(mtime_options(self.mode, self.interval_ms))
+        return ",".join(words)
+
+    @property
+    def stock_says(self) -> bool:
+        """Whether what is durable is for stock ext4's code to know.
+
+        With the option off our modules take a fast commit that was under way before an fsync for
+        the one it asked for, as stock does.
+        """
+        return self.mode == CONTROL or (self.mode == "off" and self.journal in E2FSCK_CANNOT_REPLAY)
+
+    @property
+    def promise(self) -> Promise:
+        """What the mode promises of stamps."""
+        return Promise.of(self.mode, self.interval_ms, self.kind.grain_ns)
+
+    def command(self, state: str) -> str:
+        """The command line that looks at one state again."""
+        words = ["./fastsync crash", self.workload, f"--mode {self.mode}"]
+        words += [f"--journal {self.journal}", f"--seed {self.seed}"]
+        if self.interval_ms != 100:
+            words.append(f"--interval {self.interval_ms}")
+        return " ".join([*words, f"--state {state}"])
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run is asked for; `state` looks at one state of what was recorded before."""
+
+    cases: tuple[Case, ...]
+    states: int = 200
+    kernel: str = "6.12"
+    state: str | None = None
+
+    def script(self, case: Case) -> Script:
+        """What is run in a case."""
+        return make_script(case.workload, case.seed, self.states)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A state that lost something; `image` is what was on the medium.
+
+    `on_stock`: the stock modules lose the same, in the same workload.
+    """
+
+    state: str
+    acknowledged: int
+    problems: tuple[str, ...]
+    command: str
+    image: str
+    on_stock: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of a case. Times are s of the host; `cuts` are places, `states` images.
+
+    `e2fsck_wrong` counts the states in which e2fsck alone failed to replay fast commits,
+    `blocks_wrong` those in which the kernel did but for BLOCKS_WRONG.
+    """
+
+    case: Case
+    operations: int = 0
+    cuts: int = 0
+    states: int = 0
+    second_states: int = 0
+    considered: int = 0
+    e2fsck_wrong: int = 0
+    blocks_wrong: int = 0
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def own_failures(self) -> list[Failure]:
+        """Those that the stock modules do not have."""
+        return [failure for failure in self.failures if not failure.on_stock]

@@ -1,0 +1,415 @@
+"""What a trace says of each file: the versions of its properties, and the calls that promise them.
+
+A version of a property (a sector, the size, the mode, a stamp, ...) is what an operation made it. A
+sync says of which versions it promises that they, or later ones, outlast a crash.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Self
+
+from fastsync_lab.crash.trace import SECTOR, Op, sector_contents
+from fastsync_lab.errors import FastsyncError
+
+PAGE = 4096
+ZEROS = bytes(SECTOR)
+FOREVER = 1 << 62
+KEEP_SIZE, PUNCH, COLLAPSE, ZERO_RANGE, INSERT = 0x01, 0x02, 0x08, 0x10, 0x20
+NAMING = ("create", "mkdir", "symlink", "rename", "link", "unlink", "rmdir")
+WITHOUT_EFFECT = ("sleep", "align", "put", "hold")
+# Writes as write(2) makes them, with AIO (a) or io_uring (r), with O_DIRECT (d) or a sync (o, s).
+WRITES = (
+    *("write", "dwrite", "owrite", "odwrite", "mstore"),
+    *("awrite", "adwrite", "rwrite", "rdwrite", "rswrite", "rsdwrite"),
+)
+FSYNCS = ("fsync", "afsync", "rfsync")
+FDATASYNCS = ("fdatasync", "afdatasync", "rfdatasync")
+
+Value = int | str | bytes | tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What fsync promises of stamps: they may be less than `defer_ms` old; 0: they are exact.
+
+    `coarse_ms` is the step in which writes are stamped, 0 for the clock's; `grain_ns` the step in
+    which the file system has stamps at all.
+    """
+
+    defer_ms: int = 0
+    coarse_ms: int = 0
+    grain_ns: int = 1
+
+    @classmethod
+    def of(cls, mode: str, interval_ms: int, grain_ns: int = 1) -> Self:
+        """What a mode promises."""
+        return cls(
+            defer_ms=interval_ms if mode == "defer" else 0,
+            coarse_ms=interval_ms if mode == "truncate" else 0,
+            grain_ns=grain_ns,
+        )
+
+    def remounted(self, options: str) -> Self:
+        """The promise after a remount with these options, which name no mode or a whole one."""
+        words = dict(word.partition("=")[::2] for word in options.split(","))
+        mode = words.get("mtime_mode", "off" if "un_mtime_update" in words else "")
+        if not mode:
+            return self
+        return self.of(mode, int(words.get("mtime_update", 0)), self.grain_ns)
+
+    def weaker(self, other: Self) -> Self:
+        """What both keep."""
+        return replace(
+            self,
+            defer_ms=max(self.defer_ms, other.defer_ms),
+            coarse_ms=max(self.coarse_ms, other.coarse_ms),
+        )
+
+
+@dataclass(frozen=True)
+class Version:
+    """A value that a property had from operation `op` on; -1 is before the trace."""
+
+    op: int
+    begin: int
+    end: int
+    value: Value
+
+
+@dataclass(frozen=True)
+class Sync:
+    """A call that promises something, with its range in bytes if it has one.
+
+    `data`: contents and size; `meta`: all else; `stamps`: "" (no), "exact", or "promised" (by the
+    mode). It covers what had ended when it began, and, being a write, itself.
+    """
+
+    op: int
+    begin: int
+    data: bool
+    meta: bool
+    stamps: str
+    range: tuple[int, int] | None = None
+    end: int = 0
+
+    def covers(self, version: Version) -> bool:
+        """Had the operation that made the version ended when this began, or are they one?"""
+        return version.end < self.begin or version.op == self.op
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Sectors from `first` on moved by `step`: up, and a hole came in, or down, over others."""
+
+    version: Version
+    first: int
+    step: int
+
+    def before(self, sector: int) -> int | None:
+        """Where a sector was before; None: nowhere, it is of the hole."""
+        if sector < self.first:
+            return sector
+        return None if sector < self.first + self.step else sector - self.step
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A write to a shifted block, seen where the block was: the shift has been undone by a crash.
+
+    ext4 writes a block in place before the commit that says where in the file it is.
+    """
+
+    version: Version
+    shift: Version
+
+
+@dataclass
+class Node:
+    """A file or folder and the versions of its properties, in the order in which they ended."""
+
+    id: int
+    kind: str  # "file", "folder" or "link"
+    ino: int
+    versions: dict[str, list[Version]] = field(default_factory=dict)
+    sectors: dict[int, list[Version]] = field(default_factory=dict)
+    shifts: list[Shift] = field(default_factory=list)
+    strays: dict[int, list[Stray]] = field(default_factory=dict)
+    syncs: list[Sync] = field(default_factory=list)
+    name_ops: list[Op] = field(default_factory=list)
+
+    def add(self, key: str, op: Op, value: Value) -> None:
+        """A property got a value."""
+        self.versions.setdefault(key, []).append(Version(op.number, op.begin, op.end, value))
+
+    def last(self, key: str) -> Value:
+        """The value at the end of the trace so far."""
+        return self.versions[key][-1].value
+
+    @property
+    def size(self) -> int:
+        """The size at the end of the trace so far."""
+        value = self.last("size")
+        assert isinstance(value, tuple)
+        return value[1]
+
+    def last_sector(self, sector: int) -> bytes:
+        """What a sector holds at the end of the trace so far."""
+        versions = self.sectors.get(sector)
+        value = versions[-1].value if versions else ZEROS
+        assert isinstance(value, bytes)
+        return value
+
+
+Names = dict[str, Node]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The names after operation `op` and before the next one that changes any."""
+
+    op: Op | None
+    names: Names
+
+
+@dataclass(frozen=True)
+class Group:
+    """Names that one thread changes, with their epochs."""
+
+    prefix: str
+    epochs: list[Epoch]
+
+
+class Model:
+    """All that the trace says."""
+
+    def __init__(self, ops: Iterable[Op], promise: Promise) -> None:
+        self.ops = sorted(ops, key=lambda op: op.end)
+        self._promises = [(-1, FOREVER, promise)]  # from when, until when, which
+        self.all_syncs: list[Sync] = []
+        self.nodes: list[Node] = []
+        self._names: Names = {}
+        self._boot = Node(-1, "file", 0)  # what EXT4_IOC_SWAP_BOOT exchanges a file for
+        self._boot.versions["size"] = [Version(-1, -1, -1, (0, 0))]
+        threads = sorted({op.thread for op in self.ops} - {0})
+        prefixes = [f"t{thread}/" for thread in threads] + [""]
+        self.groups = [Group(prefix, [Epoch(None, {})]) for prefix in prefixes]
+        for op in self.ops:
+            self._apply(op)
+
+    # --- promises --------------------------------------------------------------------------------
+
+    def weakest(self, begin: int, end: int) -> Promise:
+        """The weakest promise in force between two points of the order."""
+        first = self._promises[0][2]
+        mine = [one for since, until, one in self._promises if since <= end and until >= begin]
+        return reduce(Promise.weaker, mine, replace(first, defer_ms=0, coarse_ms=0))
+
+    def _remount(self, op: Op) -> None:
+        since, _, promise = self._promises[-1]
+        self._promises[-1] = (since, op.end, promise)
+        self._promises.append((op.begin, FOREVER, promise.remounted(op.words[1])))
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def group_of(self, path: str) -> Group:
+        """The group whose folder has the path in it."""
+        return next(group for group in self.groups if path.startswith(group.prefix))
+
+    def _node(self, path: str) -> Node:
+        try:
+            return self._names[path]
+        except KeyError:
+            raise FastsyncError(f"the trace has no file {path} at this point") from None
+
+    def _new_epoch(self, op: Op, path: str, nodes: Iterable[Node]) -> None:
+        group = self.group_of(path)
+        mine = {name: node for name, node in self._names.items() if self.group_of(name) is group}
+        group.epochs.append(Epoch(op, mine))
+        for node in nodes:
+            node.name_ops.append(op)
+
+    def _create(self, op: Op, kind: str, path: str) -> None:
+        node = Node(op.number, kind, op.ino)
+        self.nodes.append(node)
+        self._names[path] = node
+        node.add("mode", op, {"file": 0o644, "folder": 0o755, "link": 0o777}[kind])
+        node.add("owner", op, (0, 0))
+        node.add("size", op, (0, 0))
+        self._stamp(op, node)
+        self._new_epoch(op, path, [node])
+
+    def _rename(self, op: Op) -> None:
+        old, new = op.words[1:3]
+        victim = self._names.get(new)
+        node = self._names.pop(old)
+        inside = [name for name in self._names if name.startswith(old + "/")]
+        for name in inside:
+            self._names[new + name[len(old) :]] = self._names.pop(name)
+        self._names[new] = node
+        self._stamp(op, node)
+        self._new_epoch(op, new, [node, *([victim] if victim else [])])
+        if victim:
+            self._unknown_stamp(op, victim)
+
+    def _change_names(self, op: Op) -> None:
+        if op.name in ("create", "mkdir", "symlink"):
+            path = op.words[2] if op.name == "symlink" else op.path
+            kind = {"create": "file", "mkdir": "folder", "symlink": "link"}[op.name]
+            self._create(op, kind, path)
+        elif op.name == "rename":
+            self._rename(op)
+        elif op.name == "link":
+            node = self._names[op.words[2]] = self._node(op.path)
+            self._stamp(op, node)
+            self._new_epoch(op, op.words[2], [node])
+        else:  # unlink, rmdir
+            node = self._names.pop(op.path)
+            self._unknown_stamp(op, node)
+            self._new_epoch(op, op.path, [node])
+
+    # --- everything else -------------------------------------------------------------------------
+
+    def _stamp(self, op: Op, node: Node) -> None:
+        node.add("mtime", op, op.mtime_ns)
+        node.add("ctime", op, op.ctime_ns)
+
+    def _unknown_stamp(self, op: Op, node: Node) -> None:
+        node.add("ctime", op, None)
+
+    def _apply(self, op: Op) -> None:
+        if op.name in NAMING:
+            self._change_names(op)
+        elif op.name in ("sync", "syncfs"):
+            self._sync_all(op, data=True)
+        elif op.name == "remount":
+            self._remount(op)
+        elif op.name == "moveext":
+            _fill(op, self._node(op.words[2]), op.integer(3), op.integer(3) + op.integer(4), ZEROS)
+        elif op.name not in WITHOUT_EFFECT:
+            self._apply_to(op, self._node(op.path))
+
+    def _apply_to(self, op: Op, node: Node) -> None:
+        if op.name in WRITES:
+            self._write(op, node)
+        elif op.name == "truncate":
+            _resize(op, node, op.integer(2))
+        elif op.name == "falloc":
+            _fallocate(op, node)
+        elif op.name == "swapboot":
+            _exchange(op, node, self._boot)
+        elif op.name == "chmod":
+            node.add("mode", op, op.integer(2))
+        elif op.name == "chown":
+            node.add("owner", op, (op.integer(2), op.integer(3)))
+        elif op.name == "setxattr":
+            node.add(op.words[2], op, op.words[3].encode().hex())
+        elif op.name == "rmxattr":
+            node.add(op.words[2], op, None)
+        elif op.name in (*FSYNCS, *FDATASYNCS, "msync"):
+            self._sync(op, node)
+            return
+        elif op.name != "utimens":
+            raise FastsyncError(f"the oracle does not know operation {op.name}")
+        self._stamp(op, node)
+
+    def _write(self, op: Op, node: Node) -> None:
+        offset, length = op.integer(2), op.integer(3)
+        _fill(op, node, offset, offset + length)
+        old = node.size
+        if offset + length > old:
+            node.add("size", op, (old, offset + length))
+        span = (offset, offset + length)
+        if op.name == "owrite":
+            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", span, op.end))
+        elif op.name == "odwrite":
+            node.syncs.append(Sync(op.number, op.begin, True, False, "", span, op.end))
+        elif op.name in ("rswrite", "rsdwrite"):  # an fsync of the whole file comes after it
+            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", None, op.end))
+
+    def _sync_all(self, op: Op, *, data: bool) -> None:
+        self.all_syncs.append(Sync(op.number, op.begin, data, True, "exact", None, op.end))
+
+    def _sync(self, op: Op, node: Node) -> None:
+        if node.kind == "folder":  # commits the running transaction
+            self._sync_all(op, data=False)
+        elif op.name in FSYNCS:
+            node.syncs.append(Sync(op.number, op.begin, True, True, "promised", None, op.end))
+        elif op.name in FDATASYNCS:
+            node.syncs.append(Sync(op.number, op.begin, True, False, "", None, op.end))
+        else:
+            first = op.integer(2) // PAGE * PAGE
+            last = -(-(op.integer(2) + op.integer(3)) // PAGE) * PAGE
+            node.syncs.append(Sync(op.number, op.begin, True, False, "", (first, last), op.end))
+
+
+def _put(op: Op, node: Node, sector: int, contents: bytes) -> None:
+    """A sector got these contents."""
+    versions = node.sectors.setdefault(sector, [Version(-1, -1, -1, ZEROS)])
+    versions.append(Version(op.number, op.begin, op.end, contents))
+
+
+def _fill(op: Op, node: Node, start: int, end: int, contents: bytes | None = None) -> None:
+    """Bytes `start` to `end` get what the operation writes, or else `contents`, a sector's."""
+    for sector in range(start // SECTOR, -(-end // SECTOR)):
+        low = max(start - sector * SECTOR, 0)
+        high = min(end - sector * SECTOR, SECTOR)
+        old = node.last_sector(sector)
+        new = sector_contents(op.number, sector) if contents is None else contents
+        _put(op, node, sector, old[:low] + new[low:high] + old[high:])
+        _stray(node, sector)
+
+
+def _stray(node: Node, sector: int) -> None:
+    """What was last put into a sector may be seen where that was before each shift."""
+    version = node.sectors[sector][-1]
+    place: int | None = sector
+    for shift in reversed(node.shifts):
+        if place is None:
+            return
+        place = shift.before(place)
+        if place is not None and place != sector:
+            node.strays.setdefault(place, []).append(Stray(version, shift.version))
+
+
+def _resize(op: Op, node: Node, size: int) -> None:
+    old = node.size
+    if size < old:
+        _fill(op, node, size, -(-old // SECTOR) * SECTOR, ZEROS)
+    node.add("size", op, (size, size))
+
+
+def _fallocate(op: Op, node: Node) -> None:
+    mode, offset, length = (op.integer(index) for index in (2, 3, 4))
+    old = node.size
+    if mode & (COLLAPSE | INSERT):
+        _shift(op, node, offset, length if mode & INSERT else -length)
+        return
+    if mode & (PUNCH | ZERO_RANGE):
+        _fill(op, node, offset, min(offset + length, max(old, offset)), ZEROS)
+    if not mode & KEEP_SIZE and offset + length > old:
+        node.add("size", op, (old, offset + length))
+
+
+def _shift(op: Op, node: Node, offset: int, by: int) -> None:
+    """A range of whole blocks is taken out of the file, or a hole comes in."""
+    size = node.size
+    first, step = offset // SECTOR, by // SECTOR
+    end = -(-max(size, size + by) // SECTOR)
+    source = range(first - min(step, 0), end)
+    old = {sector + step: node.last_sector(sector) for sector in source}
+    for sector in range(first, end):
+        _put(op, node, sector, old.get(sector, ZEROS))
+    node.add("size", op, (size + by, size + by))
+    node.shifts.append(Shift(Version(op.number, op.begin, op.end, None), first, step))
+
+
+def _exchange(op: Op, node: Node, other: Node) -> None:
+    """Two files exchange contents and size."""
+    sizes = node.size, other.size
+    for sector in node.sectors.keys() | other.sectors.keys():
+        mine, others = node.last_sector(sector), other.last_sector(sector)
+        _put(op, node, sector, others)
+        _put(op, other, sector, mine)
+    node.add("size", op, (sizes[1], sizes[1]))
+    other.add("size", op, (sizes[0], sizes[0]))

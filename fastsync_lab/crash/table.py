@@ -1,0 +1,110 @@
+"""Which workloads `./fastsync crash all` runs on which kinds of file systems, in which modes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastsync_lab.crash.case import CONTROL, MODES, Case
+from fastsync_lab.crash.kinds import KINDS
+from fastsync_lab.crash.workloads import workload_names
+from fastsync_lab.errors import check_names
+
+ALL = "all"
+DEFAULT_INTERVAL_MS = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """Each of the workloads on each of the kinds in each of the modes."""
+
+    workloads: Sequence[str]
+    kinds: Sequence[str]
+    modes: Sequence[str] = MODES
+
+
+FILES = ("overwrite", "append", "create", "attributes", "mmap", "direct", "punch", "threads")
+DATABASES = (
+    *("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal"),
+    *("mariadb-direct", "mariadb-fsync"),
+)
+CLASSIC = ("bounded", *DATABASES, *FILES, "random")
+QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "threads", "random")
+OURS = ("truncate", "defer")
+# ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters. The pairs
+# with `bounded` are those that write the most different blocks.
+TABLE = (
+    Row(("bounded",), ("1k-blocks", "external"), ("defer",)),
+    Row(CLASSIC, ("ordered", "journal")),
+    Row(CLASSIC, ("fast_commit",), (*MODES, CONTROL)),
+    Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MODES, CONTROL)),
+    Row(("move-ext",), ("ordered", "1k-blocks", "external", "quota")),
+    Row(("swap-boot",), ("ordered", "quota", "1k-blocks")),
+    Row(("shift",), ("ordered", "journal", "1k-blocks", "bigalloc", "quota")),
+    Row(("inline",), ("inline_data",)),
+    Row(("create", "attributes", "random"), ("inline_data",), OURS),
+    Row(("aio", "io-uring"), ("ordered", "journal")),
+    Row(("aio", "io-uring"), ("lazytime", "bigalloc", "external"), OURS),
+    Row(("remount",), ("ordered", "journal", "external")),
+    Row(("remount",), ("1k-blocks", "small-inodes"), ("defer",)),
+    Row(
+        QUICK,
+        ("lazytime", "i_version", "1k-blocks", "bigalloc", "quota", "small-inodes", "external"),
+        OURS,
+    ),
+)
+
+
+def everything(seed: int = 1, interval_ms: int = DEFAULT_INTERVAL_MS) -> tuple[Case, ...]:
+    """What the table says, in its order."""
+    return tuple(
+        dict.fromkeys(
+            Case(workload, mode, kind, interval_ms, seed)
+            for row in TABLE
+            for workload in row.workloads
+            for kind in row.kinds
+            for mode in row.modes
+        )
+    )
+
+
+def choose(
+    workload: str,
+    *,
+    modes: Sequence[str] | None,
+    journals: Sequence[str] | None,
+    seed: int,
+    interval_ms: int,
+) -> tuple[Case, ...]:
+    """The cases that options ask for. Raises UsageError for a name that there is not.
+
+    Of `all` the table's, in other modes if any are given; of one workload those that are asked for,
+    else on `ordered` if the table has that, in defer.
+    """
+    check_names("workload", [workload], [ALL, *workload_names()])
+    check_names("mode", modes or (), [*MODES, CONTROL])
+    check_names("journal", journals or (), tuple(KINDS))
+    if workload == ALL:
+        table = everything(seed, interval_ms)
+        mine = [case for case in table if not journals or case.journal in journals]
+        if not modes:
+            return tuple(mine)
+        pairs = dict.fromkeys((case.workload, case.journal) for case in mine)
+    else:
+        kinds = journals or [_first_kind(workload)]
+        pairs = dict.fromkeys((workload, kind) for kind in kinds)
+    return tuple(
+        Case(name, mode, kind, interval_ms, seed)
+        for name, kind in pairs
+        for mode in modes or ("defer",)
+    )
+
+
+def _first_kind(workload: str) -> str:
+    """ordered, if the table has it."""
+    kinds = [kind for row in TABLE if workload in row.workloads for kind in row.kinds]
+    return "ordered" if "ordered" in kinds else kinds[0]
+
+
+def is_whole(cases: Sequence[Case]) -> bool:
+    """Whether the cases have all that the table has, be it with other seeds or intervals."""
+    had = {(case.workload, case.mode, case.journal) for case in cases}
+    return {(case.workload, case.mode, case.journal) for case in everything()} <= had
