@@ -2,7 +2,8 @@
 
 mutmut makes the changes, one at a time, and runs the unit tests that reach the changed function
 ([tool.mutmut] in pyproject.toml says of which modules, with which tests). It works in a copy of the
-tree, build/mutants/, and goes on where it was interrupted. A mutant that no test notices has to be
+tree, build/mutants/, and goes on where it was interrupted: of a function that has not changed, a
+mutant that was killed is not tried again (`make clean` forgets that). A mutant that no test notices has to be
 explained in tests/mutants.toml. docs/mutants.md is written from both.
 """
 
@@ -146,12 +147,20 @@ def mutmut(tree: Path, *arguments: str) -> str:
     return run([sys.executable, "-m", "mutmut", *arguments], cwd=tree).stdout
 
 
-def run_mutants(tree: Path) -> None:
-    """Run mutmut with one process, its output passed on. Raises FastsyncError when it fails."""
-    script = 'cd "$1" && exec "$2" -m mutmut run --max-children 1'
-    argv = ["sh", "-c", script, "sh", str(tree), sys.executable]
+def run_mutants(tree: Path, mutants: Sequence[str] = ()) -> None:
+    """Run mutmut with one process, its output passed on: what is missing, or these mutants again.
+
+    Raises FastsyncError when it fails.
+    """
+    script = 'cd "$1" && shift && exec "$0" -m mutmut run --max-children 1 "$@"'
+    argv = ["sh", "-c", script, sys.executable, str(tree), *mutants]
     if follow(argv, lambda line: print(line, end="", flush=True)) != 0:
         raise FastsyncError("mutmut failed")
+
+
+def results_of(tree: Path) -> dict[str, str]:
+    """What has become of each mutant."""
+    return parse_results(mutmut(tree, "results", "--all", "true"))
 
 
 def main() -> None:
@@ -160,7 +169,9 @@ def main() -> None:
     copy_tree(tree)
     try:
         run_mutants(tree)
-        results = parse_results(mutmut(tree, "results", "--all", "true"))
+        if missed := [name for name, what in results_of(tree).items() if what not in NOTICED]:
+            run_mutants(tree, missed)  # a test of them may have come since they survived
+        results = results_of(tree)
         survivors = sorted(
             {
                 parse_change(mutant, mutmut(tree, "show", mutant))
