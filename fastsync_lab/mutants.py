@@ -2,9 +2,9 @@
 
 mutmut makes the changes, one at a time, and runs the unit tests that reach the changed function
 ([tool.mutmut] in pyproject.toml says of which modules, with which tests). It works in a copy of the
-tree, build/mutants/, and goes on where it was interrupted: of a function that has not changed, a
-mutant that was killed is not tried again (`make clean` forgets that). A mutant that no test notices has to be
-explained in tests/mutants.toml. docs/mutants.md is written from both.
+tree, build/mutants/, and goes on where it was interrupted. Of a function that has not changed, a
+mutant that was killed is not tried again: `make clean` forgets that. One that no test notices has
+to be explained in tests/mutants.toml. docs/mutants.md is written from both.
 """
 
 import re
