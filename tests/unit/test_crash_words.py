@@ -9,6 +9,7 @@ from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.oracle import Oracle
 from fastsync_lab.crash.trace import Op
+from tests.unit.test_crash_model import BLOCK, SHIFTED, blocks
 from tests.unit.test_crash_oracle import MS, START, file, judge, trace, written
 
 AT = START + 50 * MS
@@ -71,6 +72,9 @@ def test_what_may_be_there_instead_is_told_shortened() -> None:
     ops = trace("create f", "sync", *lines)
     (told,) = judge(ops, {"f": file(12, mode=0o100777)}, 8)
     assert told == "f: mode is 511, not 387 or 388 or 389 or 420 or ..."
+    ops = trace("create f", "sync", *lines[:4])
+    (told,) = judge(ops, {"f": file(12, mode=0o100777)}, 6)
+    assert told == "f: mode is 511, not 385 or 386 or 387 or 420 or ..."
     ops = trace("create f", "sync", *lines[:3])
     (told,) = judge(ops, {"f": file(12, mode=0o100777)}, 5)
     assert told == "f: mode is 511, not 384 or 385 or 386 or 420"
@@ -79,6 +83,52 @@ def test_what_may_be_there_instead_is_told_shortened() -> None:
 def test_an_xattr_that_nobody_set_is_told() -> None:
     stray = replace(file(12), xattrs={"user.x": "01"})
     assert judge(trace("create f", "sync"), {"f": stray}, 2) == ["f: user.x is 01, not none"]
+
+
+@pytest.mark.parametrize("returned", [0, 1, 2])
+def test_an_xattr_that_nobody_synced_may_not_be_there_yet(returned: int) -> None:
+    assert judge(trace("create f", "setxattr f user.k v"), {"f": file(12)}, returned) == []
+
+
+def test_a_write_is_not_where_its_block_was_before_a_shift_that_is_durable() -> None:
+    lines = ["create f", f"write f 0 {4 * BLOCK}", "sync", SHIFTED[0][0], "fsync f"]
+    ops = trace(*lines, f"write f {BLOCK} {BLOCK}")
+    stray = file(12, blocks((1, 0), (1, 2), (5, 1)), stamp=ops[5].mtime_ns)
+    assert judge(ops, {"f": stray}, 6) == [
+        "f: bytes 8192 to 8703 are not what was written by operation 3 (and 7 more sectors)"
+    ]
+
+
+def test_a_name_whose_operation_has_not_begun_is_not_there() -> None:
+    ops = trace("create a", "create b", "create c")
+    files = {"a": file(12), "b": file(13, stamp=AT)}
+    assert judge(ops, {"a": files["a"]}, 0) == []
+    assert judge(ops, files, 0) == [
+        "of the names after operation 0, missing: none, too many: ['b']"
+    ]
+    nothing: frozenset[int] = frozenset()
+    assert Oracle(ops, Promise()).problems({"a": files["a"]}, nothing, nothing) != []
+
+
+def test_an_unsynced_write_may_have_grown_the_file_in_part() -> None:
+    ops = trace("create f", "sync", "write f 0 4096")
+    assert judge(ops, {"f": file(12, written(2, 4096)[:2048], stamp=START)}, 3) == []
+
+
+def test_a_synchronous_write_promises_its_own_size_and_contents_and_no_others() -> None:
+    ops = trace("create f", "sync", "owrite f 0 4096")
+    assert judge(ops, {"f": file(12, written(2, 4096)[:2048], stamp=ops[2].mtime_ns)}, 3) == [
+        "f: size is 2048, not 4096"
+    ]
+    ops = trace("create f", "sync", "write f 4096 4096", "owrite f 0 512")
+    stamp = ops[3].mtime_ns
+    grown = file(12, written(3, 512) + bytes(3584), stamp=stamp)
+    assert judge(ops, {"f": grown}, 4) == []
+    ops = trace("create f", "write f 0 1024", "sync", "owrite f 0 512")
+    lost = file(12, written(1, 1024), stamp=stamp)
+    assert judge(ops, {"f": lost}, 4) == [
+        "f: bytes 0 to 511 are not what was written by operation 3"
+    ]
 
 
 def test_a_wrong_size_is_told() -> None:
@@ -99,6 +149,10 @@ def test_wrong_contents_are_told_with_their_writers() -> None:
     bad = file(12, data[:1024] + bytes(276), stamp=AT)
     assert judge(ops, {"f": bad}, 3) == [
         "f: bytes 1024 to 1299 are not what was written by operation 1"
+    ]
+    bad = file(12, data[:512] + bytes(788), stamp=AT)
+    assert judge(ops, {"f": bad}, 3) == [
+        "f: bytes 512 to 1023 are not what was written by operation 1 (and 1 more sectors)"
     ]
     bad = file(12, bytes(1300), stamp=AT)
     assert judge(ops, {"f": bad}, 3) == [

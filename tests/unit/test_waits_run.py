@@ -19,6 +19,7 @@ from fastsync_lab.waits import run as waits
 from fastsync_lab.waits.cells import Cell
 from fastsync_lab.waits.rows import Rows, parse_rows
 from fastsync_lab.workload import GuestPaths, Workload
+from tests.unit.test_experiment import FakeVm
 from tests.unit.test_waits import ROWS
 
 OOPS = "[    9.1] Oops: 0000 [#1] PREEMPT SMP"
@@ -79,17 +80,8 @@ def test_kept_cells_are_taken_up_by_their_key_and_in_place() -> None:
 # --- a run --------------------------------------------------------------------------------------
 
 
-class FakeVm:
+class StagingVm(FakeVm):
     """Stands for a guest that need not boot."""
-
-    def __init__(self, config: object) -> None:
-        self.config = config
-
-    def __enter__(self) -> "FakeVm":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def stage(self, program: str) -> str:
         return f"/{program}"
@@ -113,7 +105,7 @@ class Runs:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs that need no guest; results lie in tmp_path/results."""
     fake = Runs()
-    monkeypatch.setattr(waits, "Vm", FakeVm)
+    monkeypatch.setattr(waits, "Vm", StagingVm)
     monkeypatch.setattr(waits, "run_cell", fake)
     monkeypatch.setattr(waits, "prepare_guest", lambda *_: "/waitbench")
     monkeypatch.setattr(waits, "results_dir", lambda: tmp_path / "results")
