@@ -178,6 +178,51 @@ def test_lost_and_found_is_nobodys() -> None:
     assert judge(trace("create f", "sync"), tree, 2) == []
 
 
+# --- changes of size and names -------------------------------------------------------------------
+
+
+def test_what_a_truncation_cut_off_is_zeros_when_the_file_grows_again() -> None:
+    ops = trace("create f", "write f 0 1000", "sync", "truncate f 700", "truncate f 1000", "sync")
+    data, stamp = written(1, 1000), ops[4].mtime_ns
+    assert judge(ops, {"f": file(12, data[:700] + bytes(300), stamp=stamp)}, 6) == []
+    assert judge(ops, {"f": file(12, data, stamp=stamp)}, 6) != []
+    assert judge(ops, {"f": file(12, data[:700], stamp=stamp)}, 6) == ["f: size is 700, not 1000"]
+    short = file(12, data[:700], stamp=ops[3].mtime_ns)
+    assert judge(ops, {"f": short}, 5) == []
+    assert judge(ops, {"f": short}, 3) == judge(ops, {"f": short}, 4) == []
+    assert judge(ops[:4], {"f": short}, 2) != []
+
+
+@pytest.mark.parametrize(("mode", "size"), [(0, 5000), (1, 700)])
+def test_room_for_a_file_changes_its_size_unless_told_not_to(mode: int, size: int) -> None:
+    ops = trace("create f", "write f 0 700", "sync", f"falloc f {mode} 0 5000", "sync")
+    data = written(1, 700).ljust(size, b"\0")
+    assert judge(ops, {"f": file(12, data, stamp=ops[3].mtime_ns)}, 5) == []
+    other = written(1, 700).ljust(5700 - size, b"\0")
+    assert judge(ops, {"f": file(12, other, stamp=ops[3].mtime_ns)}, 5) == [
+        f"f: size is {5700 - size}, not {size}"
+    ]
+
+
+def test_a_folder_is_renamed_with_what_is_in_it() -> None:
+    ops = trace("mkdir d", "create d/x", "create dd", "sync", "rename d e", "sync")
+    folder, x, dd = file(12, mode=0o040755), file(13, stamp=AT), file(14, stamp=ops[2].mtime_ns)
+    assert judge(ops, {"e": folder, "e/x": x, "dd": dd}, 6) == []
+    assert judge(ops, {"d": folder, "d/x": x, "dd": dd}, 6) != []
+
+
+def test_a_file_that_another_takes_the_place_of_lives_on_by_its_other_name() -> None:
+    ops = trace("create a", "create b", "link b c", "sync", "rename a b", "sync")
+    a = file(12, stamp=ops[4].mtime_ns)
+    linked = replace(file(13, stamp=ops[2].mtime_ns), links=2)
+    left = replace(linked, links=1, ctime_ns=ops[4].start_ns)  # not seen by anybody
+    assert judge(ops, {"b": a, "c": left}, 6) == []
+    never = replace(left, ctime_ns=ops[5].stop_ns + 1)
+    assert judge(ops, {"b": a, "c": never}, 6) != []
+    assert judge(ops, {"a": file(12), "b": linked, "c": linked}, 6) != []
+    assert judge(ops, {"a": file(12), "b": linked, "c": linked}, 5) == []
+
+
 # --- threads ------------------------------------------------------------------------------------
 
 
