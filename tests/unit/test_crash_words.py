@@ -107,7 +107,9 @@ def test_a_name_whose_operation_has_not_begun_is_not_there() -> None:
         "of the names after operation 0, missing: none, too many: ['b']"
     ]
     nothing: frozenset[int] = frozenset()
-    assert Oracle(ops, Promise()).problems({"a": files["a"]}, nothing, nothing) != []
+    assert Oracle(ops, Promise()).problems({"a": files["a"]}, nothing, nothing) == [
+        "of the names after the start, missing: none, too many: ['a']"
+    ]
 
 
 def test_an_unsynced_write_may_have_grown_the_file_in_part() -> None:
@@ -202,6 +204,29 @@ def test_room_for_a_file_changes_its_size_unless_told_not_to(mode: int, size: in
     assert judge(ops, {"f": file(12, other, stamp=ops[3].mtime_ns)}, 5) == [
         f"f: size is {5700 - size}, not {size}"
     ]
+
+
+def test_fsync_covers_a_rename_and_fdatasync_does_not() -> None:
+    lines = ("create a", "sync", "rename a b")
+    stamp = trace(*lines)[2].mtime_ns
+    assert judge(trace(*lines, "fsync b"), {"a": file(12, stamp=stamp)}, 4) == [
+        "of the names after operation 2, missing: ['b'], too many: ['a']"
+    ]
+    assert judge(trace(*lines, "fdatasync b"), {"a": file(12)}, 4) == []
+
+
+def test_of_two_files_in_turn_under_one_name_and_inode_either_may_be_there() -> None:
+    ops = trace("create f", "unlink f", "create f")
+    ops[2] = replace(ops[2], ino=12)
+    for op in (0, 2):
+        assert judge(ops, {"f": file(12, stamp=ops[op].mtime_ns)}, 3) == []
+    assert judge(ops, {"f": file(12, stamp=START - MS * 100)}, 3) != []
+
+
+def test_a_synchronous_write_promises_nothing_of_the_sector_before() -> None:
+    ops = trace("create f", "write f 0 1024", "sync", "write f 0 512", "owrite f 512 512")
+    kept = written(1, 512) + written(4, 512, 1)
+    assert judge(ops, {"f": file(12, kept, stamp=ops[4].mtime_ns)}, 5) == []
 
 
 def test_a_folder_is_renamed_with_what_is_in_it() -> None:
