@@ -16,7 +16,7 @@ PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
 # Data races take two processors.
 TESTS_WITH_KCSAN := tests/vm/test_stress.py tests/vm/test_multigrain.py
 
-.PHONY: help setup packages build demo test test-all test-debug test-unit lint format clean
+.PHONY: help setup packages build demo test test-all test-debug test-unit mutants lint format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -74,6 +74,10 @@ test-debug: setup ## the VM tests and more stress, on kernels that look for bugs
 
 test-unit: setup ## only what needs no virtual machine
 	@$(PYTHON) -m pytest tests/unit
+
+mutants: setup ## whether a test notices each small change of the code that judges; docs/mutants.md
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-mutants.txt
+	@$(PYTHON) -m fastsync_lab.mutants
 
 lint: setup ## ruff, mypy, shellcheck; checkpatch, sparse and W=1 on kernel/, for every kernel
 	@.venv/bin/ruff check $(PYTHON_CODE)

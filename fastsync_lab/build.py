@@ -13,8 +13,8 @@ from fastsync_lab.chroot import Place, Recipe, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree, file_checksum, load_series
 from fastsync_lab.paths import build_dir, cache_dir, locked, repo_root
-from fastsync_lab.progress import Report, silent
-from fastsync_lab.shell import Completed, first_errors, last_lines, run
+from fastsync_lab.progress import Passing, Report, silent
+from fastsync_lab.shell import Completed, first_errors, follow, last_lines, run
 
 FILESYSTEMS = ("jbd2", "ext4")  # in build order: ext4 needs the symbols of jbd2
 
@@ -138,15 +138,41 @@ def fingerprint(tree: KernelTree, files: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
+def follow_compiler(argv: Sequence[str], log: Path, what: str, report: Report) -> str:
+    """Run make, add its output to `log`, report how many files are compiled; the output.
+
+    Raises FastsyncError, which quotes the first errors, when it fails.
+    """
+    count = 0
+    lines = []
+    with log.open("a") as file:
+
+        def look(line: str) -> None:
+            nonlocal count
+            file.write(line)
+            lines.append(line)
+            if compiled := re.match(r"\s+CC\s+(?:\[M\]\s+)?(\S+)", line):
+                count += 1
+                name = Path(compiled[1]).name
+                report(Passing(f"building {what}: {count} files compiled, now {name}"))
+
+        status = follow(argv, look)
+    text = "".join(lines)
+    if status != 0:
+        raise FastsyncError(f"{what} does not compile (see {log}): {first_errors(text)}")
+    return text
+
+
 @dataclass(frozen=True)
 class Kbuild:
-    """A kernel's build system, and the place where it runs."""
+    """A kernel's build system, the place where it runs, and who hears how far it is."""
 
     tree: KernelTree
     place: Place
+    report: Report = silent
 
-    def make(self, folder: Path, *arguments: str) -> Completed:
-        """Run make for a module in `folder` with these variables and targets.
+    def argv(self, folder: Path, *arguments: str) -> list[str]:
+        """The call of make for a module in `folder` with these variables and targets.
 
         The module does not depend on where it is built, so that a result names it everywhere.
         """
@@ -154,7 +180,11 @@ class Kbuild:
         maps = " ".join(f"-ffile-prefix-map={top}/=" for top in (cache_dir(), build_dir()))
         argv = ["make", f"-j{os.cpu_count() or 1}", "-C", str(self.tree.headers_dir)]
         variables = (f"M={folder}", no_btf, f"KCFLAGS={maps}")
-        return run(self.place.argv([*argv, *variables, *arguments]), check=False)
+        return self.place.argv([*argv, *variables, *arguments])
+
+    def make(self, folder: Path, *arguments: str) -> Completed:
+        """Run make, whatever comes of it."""
+        return run(self.argv(folder, *arguments), check=False)
 
 
 def chroot_of(tree: KernelTree) -> Recipe | None:
@@ -164,7 +194,7 @@ def chroot_of(tree: KernelTree) -> Recipe | None:
 
 def kbuild(tree: KernelTree, report: Report) -> Kbuild:
     """The build system of a kernel; where that takes a chroot, it is made."""
-    return Kbuild(tree, place_for(chroot_of(tree), report))
+    return Kbuild(tree, place_for(chroot_of(tree), report), report)
 
 
 def products_dir(tree: KernelTree, variant: str = "") -> Path:
@@ -174,12 +204,7 @@ def products_dir(tree: KernelTree, variant: str = "") -> Path:
 
 def make_module(system: Kbuild, folder: Path, log: Path, *variables: str) -> None:
     """Build the module in `folder` with the kernel's build system; the output is added to `log`."""
-    done = system.make(folder, *variables, "modules")
-    text = done.stdout + done.stderr
-    with log.open("a") as file:
-        file.write(text)
-    if done.status != 0:
-        raise FastsyncError(f"{folder.name} does not compile (see {log}): {first_errors(text)}")
+    follow_compiler(system.argv(folder, *variables, "modules"), log, folder.name, system.report)
 
 
 def publish(system: Kbuild, module: Path, target: Path) -> None:

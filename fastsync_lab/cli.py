@@ -1,20 +1,19 @@
 """The command line: ./fastsync."""
 
 import shutil
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from fastsync_lab import needs
 from fastsync_lab.build import (
     build_modules,
     build_own_module,
     own_modules,
 )
-from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, progress, shown
+from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, shown
 from fastsync_lab.cli_vm import vm
 from fastsync_lab.cli_xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
@@ -31,7 +30,7 @@ from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir, cache_dir
-from fastsync_lab.progress import Report
+from fastsync_lab.progress import Report, progress
 from fastsync_lab.report import plot as draw
 from fastsync_lab.report import print_table, write_report
 from fastsync_lab.waits.rows import NAME as WAITS
@@ -39,7 +38,7 @@ from fastsync_lab.waits.run import run_waits
 from fastsync_lab.waits.summary import print_waits, write_waits
 from fastsync_lab.xfstests.summary import write_xfstests
 
-EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage."
+EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
 
 app = typer.Typer(
     name="fastsync",
@@ -75,6 +74,7 @@ def build(
     with --debug). Nothing is installed.
     """
     check_kernel(kernel, stock=stock)
+    needs.check_programs(needs.BUILD, needs.DEBUG_KERNEL if debug else ())
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
         trees = (
@@ -120,9 +120,10 @@ def run(
     check_kernel(kernel, stock=False)
     check_names("experiment", experiments, [*experiment_names(), WAITS])
     check_names("device profile", device or [], profile_names())
+    if WAITS in experiments and (len(experiments) > 1 or json or plot):
+        raise UsageError(f"{WAITS} is run alone, without --json and --plot")
+    needs.check_programs(needs.BUILD, needs.GUEST)
     if WAITS in experiments:
-        if len(experiments) > 1 or json or plot:
-            raise UsageError(f"{WAITS} is run alone, without --json and --plot")
         with progress() as report:
             found = run_waits(quick=quick, kernel=kernel, devices=device or None, report=report)
         print_waits(found)
@@ -190,22 +191,22 @@ def crash(
     a returned fsync has promised must be there. docs/reliability.md has the details.
     """
     check_kernel(kernel, stock=False)
+    asked = crash_command.request(
+        workload,
+        modes=mode,
+        journals=journal,
+        states=states,
+        seed=seed,
+        interval_ms=interval,
+        delays=delays,
+        kernel=kernel,
+        state=state,
+    )
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
+    if any(asked.script(case).flushing for case in asked.cases):
+        needs.check_programs(needs.DATABASE)
     with progress() as report:
-        outcomes = crash_command.run(
-            crash_command.request(
-                workload,
-                modes=mode,
-                journals=journal,
-                states=states,
-                seed=seed,
-                interval_ms=interval,
-                delays=delays,
-                kernel=kernel,
-                state=state,
-            ),
-            report=report,
-            jobs=jobs,
-        )
+        outcomes = crash_command.run(asked, report=report, jobs=jobs)
     print_outcomes(outcomes)
     if any(outcome.own_failures for outcome in outcomes):
         raise typer.Exit(1)
@@ -232,6 +233,7 @@ def faults(
     """
     check_kernel(kernel, stock=False)
     cases = faults_command.cases_of(workload, mode)
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
     with progress() as report:
         results = faults_command.run(cases, kernel, report=report)
     if print_results(results):
@@ -277,15 +279,8 @@ def check_command(arguments: list[str]) -> None:
         check_names("command", arguments[:1], commands)
 
 
-def terminate(_signal: int, _frame: FrameType | None) -> None:
-    """Turn a signal that would end us at once into an exception, so that guests are ended too."""
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Run the command line; an error a user can mend is one line on stderr."""
-    signal.signal(signal.SIGTERM, terminate)
-    signal.signal(signal.SIGHUP, terminate)
     try:
         check_command(sys.argv[1:])
         app(prog_name=app.info.name)

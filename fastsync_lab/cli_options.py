@@ -1,8 +1,5 @@
 """What several commands of ./fastsync share."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +8,6 @@ import typer
 from fastsync_lab.build import check_glue
 from fastsync_lab.kernels import find_series, load_series
 from fastsync_lab.paths import repo_root
-from fastsync_lab.progress import Report
 
 KernelOption = Annotated[
     str,
@@ -21,18 +17,6 @@ KernelOption = Annotated[
     ),
 ]
 StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
-
-
-@contextmanager
-def progress() -> Iterator[Report]:
-    """Report steps on stderr: a status line on a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda message: print(f"fastsync: {message}", file=sys.stderr, flush=True)
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda message: status.update(message)
 
 
 def check_kernel(kernel: str, *, stock: bool) -> None:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from fastsync_lab import needs
 from fastsync_lab.build import build_flashdev, build_modules
-from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, progress
+from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel
 from fastsync_lab.debug.kernel import VARIANTS
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import DEVICES_RANGE, load_profile, profile_names
@@ -17,6 +18,7 @@ from fastsync_lab.errors import UsageError, check_names
 from fastsync_lab.image import DEFAULT, image_names, root_image
 from fastsync_lab.kernels import fetch_kernel
 from fastsync_lab.paths import build_dir
+from fastsync_lab.progress import progress
 from fastsync_lab.qemu import VmConfig, check_machine, parse_share
 from fastsync_lab.vm import Vm
 
@@ -108,6 +110,7 @@ def vm(
     shares = tuple(parse_share(text) for text in share or ())
     parameters = tuple(parameter or ())
     check_machine(processors, parameters, real_time=real_time)
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL if debug_kernel else ())
     out_dir = out or build_dir() / "vm-out"
     with ExitStack() as stack:
         with progress() as report:

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.cli_options import KernelOption, check_kernel, progress
+from fastsync_lab import needs
+from fastsync_lab.cli_options import KernelOption, check_kernel
+from fastsync_lab.progress import progress
 from fastsync_lab.xfstests.command import LIMIT_S, request, run
 from fastsync_lab.xfstests.summary import print_results
 
@@ -36,6 +38,7 @@ def xfstests(
     """
     check_kernel(kernel, stock=False)
     asked = request(tree, tests or [], mode)
+    needs.check_programs(needs.BUILD, needs.GUEST)
     with progress() as report:
         store, failed = run(asked, kernel, limit_s=time_limit, report=report)
     for one_mode, test, left in failed:

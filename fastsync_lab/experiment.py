@@ -8,11 +8,9 @@ where it stopped; results/*.json are whole runs only.
 
 import hashlib
 import json
-import os
-import sys
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -37,7 +35,8 @@ from fastsync_lab.measure import (
     parse_sqlbench,
     parse_trace,
 )
-from fastsync_lab.paths import results_dir
+from fastsync_lab.paths import results_dir, write_whole
+from fastsync_lab.progress import Report, Tally
 from fastsync_lab.qemu import VmConfig, models_cpu
 from fastsync_lab.required import Requirement
 from fastsync_lab.vm import Vm
@@ -65,13 +64,6 @@ MKFS = "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0"
 MOUNT_POINT = "/run/fastsync/mnt"
 SECTION = "== fastsync section "
 COUNTERS = ("mtime_updates_done", "mtime_updates_skipped", "mtime_commits_avoided")
-
-Report = Callable[[str], None]
-
-
-def to_stderr(message: str) -> None:
-    """Progress, one line a message."""
-    print(message, file=sys.stderr, flush=True)
 
 
 # --- the rows ----------------------------------------------------------------------------------
@@ -353,10 +345,7 @@ def cell_key(environment: Mapping[str, Any], workload: Workload, variant: Varian
 
 def write_atomically(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a JSON file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.new")
-    temporary.write_text(json.dumps(value, indent=1) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(value, indent=1) + "\n")
 
 
 def kept_repetitions(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -425,10 +414,18 @@ def summary(repetition: Mapping[str, Any]) -> str:
     )
 
 
-def run_job(job: Job, setting: Setting, stop: threading.Event, report: Report) -> Path:
+def runs_of(experiment: Experiment) -> int:
+    """How many runs an experiment has on one device."""
+    return len(experiment.workloads) * len(experiment.variants) * experiment.repetitions
+
+
+def run_job(
+    job: Job, setting: Setting, stop: threading.Event, report: Report, tally: Tally
+) -> Path:
     """Run what is missing of one experiment on one device; the path of the whole result.
 
-    Raises FastsyncError when a cell fails; cells finished before are kept.
+    `stop` is set when another job has failed. Raises FastsyncError when a cell fails; cells
+    finished before are kept.
     """
     experiment = job.experiment
     environment = describe(setting, job.profile)
@@ -449,8 +446,9 @@ def run_job(job: Job, setting: Setting, stop: threading.Event, report: Report) -
         "cells": cells,
     }
     by_key = {cell["key"]: cell for cell in cells}
-    total = len(cells) * experiment.repetitions
+    total = runs_of(experiment)
     done = sum(len(cell["repetitions"]) for cell in cells)
+    tally.keep(done)
     if done:
         report(f"{job.name}: {done} of {total} runs are there from an interrupted run")
     if done < total:
@@ -472,7 +470,7 @@ def run_job(job: Job, setting: Setting, stop: threading.Event, report: Report) -
                         write_atomically(partial, result)
                         done += 1
                         interval = f" {variant.interval_ms} ms" if variant.interval_ms else ""
-                        report(
+                        tally.add(
                             f"{job.name} {done}/{total}: {workload.name}, "
                             f"{variant.name}{interval}: {summary(repetition)}"
                         )
@@ -517,19 +515,17 @@ class Guest:
 
 def prepare_setting(kernel: str, report: Report) -> Setting:
     """Fetch and build what the guests need."""
-    tree = fetch_kernel(kernel)
-    report(f"building ext4, jbd2 and the device model for {tree.release}")
+    tree = fetch_kernel(kernel, report=report)
     modules = {
-        "stock": build_modules(tree, stock=True),
-        "fastsync": build_modules(tree, stock=False),
+        "stock": build_modules(tree, stock=True, report=report),
+        "fastsync": build_modules(tree, stock=False, report=report),
     }
-    flashdev = build_flashdev(tree)
-    report("building the workloads (SQLite twice: with and without fdatasync)")
+    flashdev = build_flashdev(tree, report=report)
     return Setting(
         tree=tree,
         modules=modules,
         flashdev=flashdev,
-        programs=build_programs(),
+        programs=build_programs(report),
         image=root_image(report=report),
     )
 
@@ -553,7 +549,7 @@ def run_experiments(
     kernel: str,
     devices: list[str] | None,
     json_path: Path | None,
-    report: Report = to_stderr,
+    report: Report,
 ) -> list[Path]:
     """Run experiments and return their result files, one for each experiment and device.
 
@@ -564,8 +560,9 @@ def run_experiments(
     jobs = plan(names, series=series, quick=quick, devices=devices)
     setting = prepare_setting(kernel, report)
     stop = threading.Event()
+    tally = Tally(sum(runs_of(job.experiment) for job in jobs), "runs", report)
     with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:
-        futures = [pool.submit(run_job, job, setting, stop, report) for job in jobs]
+        futures = [pool.submit(run_job, job, setting, stop, report, tally) for job in jobs]
         try:
             paths = [future.result() for future in futures]
         except BaseException:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from fastsync_lab.documents import replace_block
 from fastsync_lab.experiment import write_atomically
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.paths import repo_root, results_dir, write_whole
 
 DOCUMENT = "docs/reliability.md"
 README = "README.md"
@@ -77,4 +77,4 @@ def write_blocks(
     for name, say in ((DOCUMENT, markdown), (README, sentence)):
         document = repo_root() / name
         block = "\n\n".join(say(result) for result in results)
-        document.write_text(replace_block(document.read_text(), kind, block))
+        write_whole(document, replace_block(document.read_text(), kind, block))

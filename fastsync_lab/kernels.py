@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from fastsync_lab.chroot import Place, Recipe, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.paths import cache_dir, locked
-from fastsync_lab.progress import Report, silent
+from fastsync_lab.progress import MB, Passing, Report, silent
 from fastsync_lab.shell import last_lines, run
 
 SOURCE_MEMBERS = (
@@ -273,6 +273,17 @@ def whole_file(folder: Path, name: str, checksum: str) -> Path | None:
     return found if found and file_checksum(found) == checksum else None
 
 
+def sizer(package: str, folder: Path, report: Report) -> Callable[[], None]:
+    """Reports how much of a package has come into `folder`."""
+
+    def look() -> None:
+        files = folder.glob(f"**/{package}_*")  # apt's own folder, partial/, among them
+        size = sum(file.stat().st_size for file in files if file.is_file())
+        report(Passing(f"fetching {package}: {size / MB:.0f} MB"))
+
+    return look
+
+
 def download(
     package: str, version: str, checksum: str, folder: Path, place: Place, report: Report
 ) -> Path:
@@ -287,7 +298,7 @@ def download(
     report(f"fetching {package} {version}")
     argv = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", f"{package}={version}"]
     for _ in range(2):
-        done = run(place.argv(argv), cwd=folder, check=False)
+        done = run(place.argv(argv), cwd=folder, check=False, look=sizer(package, folder, report))
         if found := whole_file(folder, name, checksum):
             return found
         if done.status == 0:

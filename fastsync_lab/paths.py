@@ -2,9 +2,15 @@
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+from fastsync_lab.interrupt import STOP
+
+LOCK_RETRY_S = 0.1
 
 
 def repo_root() -> Path:
@@ -33,8 +39,30 @@ def results_dir() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock for the time of a `with`, so that two builds do not meet."""
+    """Hold an exclusive lock for the time of a `with`, so that two builds do not meet.
+
+    A signal ends the wait for it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while not _try_lock(file):
+            STOP.sleep(LOCK_RETRY_S)
         yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Take the lock, unless another has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: whoever reads it, and whatever ends us, it is never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    with STOP.held():
+        half.write_text(text)
+        half.replace(path)

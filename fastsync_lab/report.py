@@ -30,7 +30,7 @@ from fastsync_lab.figures import (
     sweeps,
 )
 from fastsync_lab.measure import CLASSES, DATA, JOURNAL, METADATA
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.paths import repo_root, results_dir, write_whole
 from fastsync_lab.required import Requirement, Verdict, judge
 
 if TYPE_CHECKING:
@@ -584,7 +584,9 @@ def draw(results: Sequence[Result], png: Path) -> None:
             one.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("\n".join(environments(results)), fontsize=7, color="#555555")
     png.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(png, dpi=110)
+    half = png.with_name(f"{png.stem}.new.png")
+    figure.savefig(half, dpi=110)
+    half.replace(png)
     pyplot.close(figure)
 
 
@@ -608,5 +610,5 @@ def write_report() -> None:
     text = replace_block(readme.read_text(), FIGURES, readme_text(results))
     for name in dict.fromkeys(plot_file(result) for result in results):
         draw([result for result in results if plot_file(result) == name], results_dir() / name)
-    (repo_root() / "docs" / "results.md").write_text(results_text(results))
-    readme.write_text(text)
+    write_whole(repo_root() / "docs" / "results.md", results_text(results))
+    write_whole(readme, text)

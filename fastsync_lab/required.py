@@ -69,6 +69,11 @@ class Requirement:
         return names.get(self.figure, f"{variant}, {self.figure}")
 
 
+def within(figure: float, least: float, most: float | None) -> bool:
+    """Whether a figure is at least one bar and, if there is another, at most that."""
+    return least <= figure and (most is None or figure <= most)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A required figure: it must be at least `least` and at most `most`."""
@@ -84,7 +89,7 @@ class Verdict:
     @property
     def passed(self) -> bool:
         """Whether it is as required."""
-        return self.least <= self.figure and (self.most is None or self.figure <= self.most)
+        return within(self.figure, self.least, self.most)
 
     def __str__(self) -> str:
         state = "pass " if self.passed else "SHORT"

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ from pathlib import Path
 from typing import IO
 
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.interrupt import STOP, signal_group
+
+GRACE_S = 0.4  # for a child to remove what it has half made, once it is told to end
+LOOK_EACH_S = 0.5
 
 Stream = int | IO[bytes] | None
 
@@ -38,10 +43,17 @@ def first_errors(log: str, count: int = 3) -> str:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that spawn() started, and everything it started."""
-    with suppress(ProcessLookupError):
+    """End a process that spawn() started, and everything it started: first SIGTERM, then SIGKILL.
+
+    A compiler and mmdebstrap remove their temporary files at the first.
+    """
+    signal_group(process, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    with suppress(ProcessLookupError, PermissionError):  # what outlives the first of the group
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with suppress(subprocess.TimeoutExpired):  # a process of root's, which sudo started
+        process.wait(GRACE_S)
 
 
 def spawn(
@@ -55,17 +67,19 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived command in a process group of its own; `env` is added to the environment.
 
-    Raises FastsyncError when the program is not there.
+    Raises FastsyncError when the program is not there, Interrupted when a signal has come.
     """
     try:
-        return subprocess.Popen(
-            list(argv),
-            cwd=cwd,
-            env={**os.environ, **env} if env else None,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
+        return STOP.start(
+            lambda: subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env={**os.environ, **env} if env else None,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
         )
     except (FileNotFoundError, PermissionError) as error:
         raise FastsyncError(f"cannot run {argv[0]}: {error.strerror}; try `make setup`") from error
@@ -79,11 +93,13 @@ def run(
     input_text: str | None = None,
     timeout_s: float | None = None,
     check: bool = True,
+    look: Callable[[], None] | None = None,
 ) -> Completed:
     """Run a command to its end and return what it printed; `env` is added to the environment.
 
-    Raises FastsyncError when the program is not there, when it takes longer than `timeout_s`
-    seconds (the whole process group is killed), and, with `check`, when its status is not 0.
+    `look` is called twice a second meanwhile. Raises FastsyncError when the program is not there,
+    when it takes longer than `timeout_s` seconds (the whole process group is killed), and, with
+    `check`, when its status is not 0.
     """
     process = spawn(
         argv,
@@ -94,20 +110,40 @@ def run(
         stderr=subprocess.PIPE,
     )
     try:
-        out, err = process.communicate(
-            None if input_text is None else input_text.encode(), timeout=timeout_s
-        )
+        out, err = _communicate(process, input_text, timeout_s, look)
     except subprocess.TimeoutExpired as error:
         kill_group(process)
         raise FastsyncError(f"{argv[0]} took longer than {timeout_s} s and was killed") from error
     except BaseException:
         kill_group(process)
         raise
+    STOP.check()  # else the child's end would look like its own failure
     done = Completed(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
     if check and done.status != 0:
         detail = last_lines(done.stderr) or last_lines(done.stdout) or "no output"
         raise FastsyncError(f"{argv[0]} failed with status {done.status}: {detail}")
     return done
+
+
+def _communicate(
+    process: subprocess.Popen[bytes],
+    input_text: str | None,
+    timeout_s: float | None,
+    look: Callable[[], None] | None,
+) -> tuple[bytes, bytes]:
+    """stdout and stderr of a process; TimeoutExpired after `timeout_s` seconds."""
+    data = None if input_text is None else input_text.encode()
+    if look is None:
+        return process.communicate(data, timeout=timeout_s)
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        look()
+        try:
+            return process.communicate(data, timeout=LOOK_EACH_S)
+        except subprocess.TimeoutExpired:
+            data = None  # it goes on with what it has
+            if end is not None and time.monotonic() > end:
+                raise
 
 
 def follow(argv: Sequence[str], look: Callable[[str], None]) -> int:
@@ -120,7 +156,9 @@ def follow(argv: Sequence[str], look: Callable[[str], None]) -> int:
     try:
         for line in process.stdout:
             look(line.decode(errors="replace"))
-        return process.wait()
+        status = process.wait()
     except BaseException:
         kill_group(process)
         raise
+    STOP.check()
+    return status

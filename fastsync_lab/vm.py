@@ -27,6 +27,7 @@ from fastsync_lab.console import Console
 from fastsync_lab.device import DeviceProfile, device_names
 from fastsync_lab.errors import FastsyncError, TimeLimitError
 from fastsync_lab.image import root_image
+from fastsync_lab.interrupt import STOP
 from fastsync_lab.kernel_log import of_script, said_by_kernel, without_notes
 from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.limits import Limit, processor_seconds
@@ -75,8 +76,8 @@ class Vm:
     """A running guest; use it in a `with` statement, from one thread.
 
     `out_dir` is shared with the guest, read-write, as $FASTSYNC_OUT. Without one given it is a
-    temporary folder that goes when the guest does. Once another thread sets `stop`, whatever waits
-    for the guest kills it and raises FastsyncError.
+    temporary folder that goes when the guest does. A signal ends whatever waits for the guest; so
+    does another thread that sets `stop`: then the guest is killed, with a FastsyncError.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Vm:
             self._power_off(self._process)
         self.kill()
 
+    @STOP.held()
     def kill(self) -> None:
         """End the guest at once, if it still runs, and remove the temporary folder."""
         if self._process is not None:
@@ -183,6 +185,7 @@ class Vm:
     def _check_alive(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise FastsyncError("the guest is not running")
+        STOP.check()
         if self._stop.is_set():
             self.kill()
             raise FastsyncError("interrupted")
@@ -193,6 +196,7 @@ class Vm:
     def _failure(self, what: str) -> FastsyncError:
         """An error that says what the kernel said since the script began; the guest is killed."""
         self.kill()
+        STOP.check()  # which ended it
         said = self._console.text(self._console_start) if self._console else ""
         return FastsyncError(f"{what}; its console said: {said_by_kernel(said)}{self._log_note()}")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.paths import build_dir, cache_dir
+from fastsync_lab.progress import Report, silent
 from fastsync_lab.shell import run
 
 # SQLite's amalgamation as a PyPI source package carries it (sqlite/sqlite3.c). That package
@@ -118,7 +119,7 @@ def pristine_amalgamation(text: bytes) -> bytes:
     return own
 
 
-def fetch_sqlite() -> Path:
+def fetch_sqlite(report: Report = silent) -> Path:
     """The folder with sqlite3.c and sqlite3.h, fetched once by pip and kept in the cache.
 
     Raises FastsyncError when pip fails or the source is another.
@@ -126,6 +127,7 @@ def fetch_sqlite() -> Path:
     folder = cache_dir() / f"sqlite-{SQLITE_VERSION}"
     if (folder / "sqlite3.c").exists():
         return folder
+    report(f"fetching the source of SQLite {SQLITE_VERSION} by pip")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
@@ -168,32 +170,32 @@ def plain_command(name: str, output: Path) -> list[str]:
     return ["gcc", "-O2", "-static", str(programs_source() / f"{name}.c"), "-o", str(output)]
 
 
-def build_waitbench() -> Path:
+def build_waitbench(report: Report = silent) -> Path:
     """Build the benchmarks of the experiment qasio; FastsyncError when the compiler fails."""
     output = build_dir() / "programs" / "waitbench"
     output.parent.mkdir(parents=True, exist_ok=True)
-    compile_changed(output, plain_command("waitbench", output))
+    compile_changed(output, plain_command("waitbench", output), report)
     return output
 
 
-def build_programs() -> Programs:
+def build_programs(report: Report = silent) -> Programs:
     """Build what has changed (25 s on two cores the first time).
 
     Raises FastsyncError when the source cannot be had or the compiler fails.
     """
     folder = build_dir() / "programs"
     folder.mkdir(parents=True, exist_ok=True)
-    sqlite = fetch_sqlite()
+    sqlite = fetch_sqlite(report)
     bench = {call: folder / f"sqlbench-{call}" for call in SYNC_CALLS}
     shim, neighbour = folder / "statwrite.so", folder / "neighbour"
     jobs = [(bench[call], sqlbench_command(call, sqlite, bench[call])) for call in SYNC_CALLS]
     jobs += [(shim, statwrite_command(shim)), (neighbour, plain_command("neighbour", neighbour))]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda job: compile_changed(*job), jobs))
+        list(pool.map(lambda job: compile_changed(job[0], job[1], report), jobs))
     return Programs(bench, shim, neighbour)
 
 
-def compile_changed(output: Path, command: Sequence[str]) -> None:
+def compile_changed(output: Path, command: Sequence[str], report: Report = silent) -> None:
     """Run a compiler's command, unless its output is there, of the same sources and headers."""
     digest = hashlib.sha256(repr(command).encode())
     named = [Path(word) for word in command if word.endswith(".c") and "/" in word]
@@ -202,6 +204,7 @@ def compile_changed(output: Path, command: Sequence[str]) -> None:
     stamp = output.with_suffix(output.suffix + ".stamp")
     if output.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
         return
+    report(f"compiling {output.name}")
     run(command, timeout_s=300)
     stamp.write_text(digest.hexdigest())
 

@@ -9,7 +9,7 @@ from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.table import choose, is_whole
 from fastsync_lab.errors import UsageError
-from fastsync_lab.progress import Report
+from fastsync_lab.progress import Report, Tally
 
 
 def request(
@@ -63,7 +63,15 @@ def run(asked: Request, *, report: Report, jobs: int | None = None) -> list[Outc
     left = tuple(case for case in asked.cases if case not in done)
     if left:
         rest = Request(left, asked.states, asked.kernel)
-        explore(rest, builds, report=report, finished=kept.add, jobs=jobs or os.cpu_count() or 1)
+        tally = Tally(len(asked.cases), "cases", report)
+        tally.keep(len(kept.parts))
+
+        def finished(outcome: Outcome) -> None:
+            kept.add(outcome)
+            failed = len(outcome.failures)
+            tally.add(f"{outcome.case.name}: {outcome.states} states, {failed or 'none'} failed")
+
+        explore(rest, builds, report=report, finished=finished, jobs=jobs or os.cpu_count() or 1)
     kept.finish()
     outcomes = sorted(kept.parts, key=lambda outcome: asked.cases.index(outcome.case))
     return compared_with_stock(outcomes)

@@ -43,7 +43,7 @@ from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir, repo_root
-from fastsync_lab.progress import Report, silent
+from fastsync_lab.progress import Passing, Report, silent
 from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
@@ -108,7 +108,7 @@ class Explorer:
         folder = crash_dir() / case.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.report(f"{case.name}: recording {len(script.lines)} operations")
+        self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
         make_base(folder / "base.img", script.device_mib, kind=case.kind)
         (folder / "script").write_text(script.text)
         self.guest.vm.use_filesystem(
@@ -140,7 +140,7 @@ class Explorer:
         sound = [state for state in states if state.id not in failed]
         again = _spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
         for number, state in enumerate(again):
-            self.report(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}")
+            self.report(Passing(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}"))
             second = self._second(case, recording, state)
             inner = all_states(second.events, first=0, seed=case.seed)
             inner = sample(inner, SECOND_STATES, case.seed)
@@ -192,7 +192,7 @@ class Explorer:
         name = outcome.case.name
         judged: list[Future[Judged]] = []
         for number, batch in enumerate(_batches(states)):
-            self.report(f"{name}: {number * BATCH} of {len(states)} states")
+            self.report(Passing(f"{name}: {number * BATCH} of {len(states)} states"))
             text = plan(recording.events, batch)
             found = self.guest.recover(recording.folder, text, outcome.case.kind)
             job = self.pool.submit(_judge_batch, outcome.case, judge, recording, batch, found)

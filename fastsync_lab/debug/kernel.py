@@ -8,12 +8,11 @@ build that was interrupted goes on where it stopped and is never taken for a who
 
 import hashlib
 import os
-import re
 import shutil
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fastsync_lab.build import follow_compiler
 from fastsync_lab.chroot import place_for
 from fastsync_lab.errors import FastsyncError, check_names
 from fastsync_lab.kernels import (
@@ -26,11 +25,9 @@ from fastsync_lab.kernels import (
 )
 from fastsync_lab.paths import cache_dir, locked
 from fastsync_lab.progress import Report, silent
-from fastsync_lab.shell import first_errors, follow, run
+from fastsync_lab.shell import run
 
 VARIANTS = ("kasan", "kcsan")
-# A file takes less than a second to compile; twenty of them are a sign of life often enough.
-REPORT_EACH_FILES = 20
 
 
 @dataclass(frozen=True)
@@ -176,25 +173,11 @@ def configure(source: Path, layout: Layout, wanted: str) -> None:
 
 
 def compile_kernel(source: Path, layout: Layout, what: str, report: Report) -> None:
-    """Compile image and modules; what is there already is kept. Reports every few files."""
+    """Compile image and modules; what is there already is kept."""
     report(f"building {what}")
     log = layout.root / "build.log"
-    start_s = time.monotonic()
-    count = 0
-    with log.open("w") as file:
-
-        def look(line: str) -> None:
-            nonlocal count
-            file.write(line)
-            if compiled := re.match(r"\s+CC\s+(?:\[M\]\s+)?(\S+)", line):
-                count += 1
-                if count % REPORT_EACH_FILES == 0:
-                    passed_s = time.monotonic() - start_s
-                    report(f"building {what}: {passed_s:.0f} s, {count} files, {compiled[1]}")
-
-        status = follow(kbuild_argv(source, layout, "bzImage", "modules"), look)
-    if status != 0:
-        raise FastsyncError(f"{what} does not compile (see {log}): {first_errors(log.read_text())}")
+    log.write_text("")
+    follow_compiler(kbuild_argv(source, layout, "bzImage", "modules"), log, what, report)
 
 
 def install(layout: Layout) -> None:

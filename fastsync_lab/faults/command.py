@@ -9,7 +9,7 @@ from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
 from fastsync_lab.faults.workloads import workload_names
-from fastsync_lab.progress import Report
+from fastsync_lab.progress import Report, Tally
 
 ALL = "all"
 # With `all`, the workloads that have every kind of request; the others run in the first variant.
@@ -50,7 +50,14 @@ def run(cases: Sequence[Case], kernel: str, *, report: Report) -> list[Result]:
     done = {result.case for result in kept.parts}
     left = [case for case in cases if case not in done]
     if left:
+        tally = Tally(len(cases), "cases", report)
+        tally.keep(len(kept.parts))
+
+        def finished(result: Result) -> None:
+            kept.add(result)
+            tally.add(f"{result.case.name}: {len(result.faults)} faults")
+
         with sweeper(builds, report=report) as one:
-            one.run(left, kept.add)
+            one.run(left, finished)
     kept.finish()
     return sorted(kept.parts, key=lambda result: cases.index(result.case))

@@ -19,7 +19,7 @@ from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, 
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
 from fastsync_lab.paths import build_dir
-from fastsync_lab.progress import Report, silent
+from fastsync_lab.progress import Passing, Report, silent
 from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
@@ -60,7 +60,7 @@ class Sweeper:
             self.builds.stock if case.mode == CONTROL else self.builds.subject
         )
         options = mount_options(case)
-        self.report(f"{case.name}: recording")
+        self.report(Passing(f"{case.name}: recording"))
         recording = self.guest.record(folder, options)
         if failed := [op for op, error in recording.results if error]:
             raise FastsyncError(f"{case.name}: operation {failed[0].number} failed without a fault")
@@ -68,7 +68,7 @@ class Sweeper:
         sent = [one for one in recording.sent if one.mark >= script.prepared]
         count = sum(faulty_unmount(case.workload) or one.mark < len(result.calls) for one in sent)
         for start in range(0, count, BATCH):
-            self.report(f"{case.name}: {start} of {count} requests")
+            self.report(Passing(f"{case.name}: {start} of {count} requests"))
             batch = range(start + 1, min(start + BATCH, count) + 1)
             injections = [Injection(first, EVERYTHING if case.dead else 1) for first in batch]
             for injection, ran in zip(

@@ -1,6 +1,6 @@
 """A whole run of the experiment, device by device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,18 +12,17 @@ from fastsync_lab.errors import FastsyncError
 from fastsync_lab.experiment import (
     FORMAT,
     MKFS,
-    Report,
     file_hash,
     kept_repetitions,
     key_of,
     sections,
-    to_stderr,
     write_atomically,
 )
 from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.paths import results_dir
+from fastsync_lab.progress import Report, Tally
 from fastsync_lab.qemu import VmConfig, models_cpu
 from fastsync_lab.vm import Vm
 from fastsync_lab.waits.cells import Cell, cells_of
@@ -49,14 +48,13 @@ class Setup:
 
 def prepare(kernel: str, report: Report) -> Setup:
     """Fetch and build what the guests need."""
-    tree = fetch_kernel(kernel)
-    report(f"building qasio, the device model and waitbench for {tree.release}")
+    tree = fetch_kernel(kernel, report=report)
     return Setup(
         tree=tree,
-        stock=build_modules(tree, stock=True),
-        flashdev=build_flashdev(tree),
-        qasio=build_qasio(tree),
-        waitbench=build_waitbench(),
+        stock=build_modules(tree, stock=True, report=report),
+        flashdev=build_flashdev(tree, report=report),
+        qasio=build_qasio(tree, report=report),
+        waitbench=build_waitbench(report),
         image=root_image(report=report),
     )
 
@@ -81,7 +79,29 @@ def describe(setup: Setup, profile: DeviceProfile) -> dict[str, Any]:
     }
 
 
-def run_device(rows: Rows, device: str, setup: Setup, report: Report) -> Path:
+def runs_of(rows: Rows, device: str) -> int:
+    """How many runs the experiment has on one device."""
+    return len(cells_of(rows, rows.nr_requests.get(device), "", "")) * rows.repetitions
+
+
+def rows_of_cells(
+    cells: Sequence[Cell],
+    environment: Mapping[str, Any],
+    kept: Mapping[str, list[dict[str, Any]]],
+    repetitions: int,
+) -> list[dict[str, Any]]:
+    """All cells as a result has them, each with what is there of it from an interrupted run.
+
+    They are all in the result from the start: a cell that is run anew drops no later one.
+    """
+    keys = [key_of(environment, cell.names, cell.script) for cell in cells]
+    return [
+        {"key": key, **cell.names, "repetitions": kept.get(key, [])[:repetitions]}
+        for key, cell in zip(keys, cells, strict=True)
+    ]
+
+
+def run_device(rows: Rows, device: str, setup: Setup, report: Report, tally: Tally) -> Path:
     """Run what is missing on one device; the path of the whole result.
 
     Raises FastsyncError when a cell fails; cells finished before are kept.
@@ -90,7 +110,6 @@ def run_device(rows: Rows, device: str, setup: Setup, report: Report) -> Path:
     environment = describe(setup, profile)
     stem = f"{NAME}-{'quick' if rows.quick else 'full'}-{setup.tree.series}-{device}"
     partial = results_dir() / f"{stem}.partial.json"
-    kept = kept_repetitions(partial)
     result: dict[str, Any] = {
         "format": FORMAT,
         "experiment": NAME,
@@ -100,22 +119,19 @@ def run_device(rows: Rows, device: str, setup: Setup, report: Report) -> Path:
         "complete": False,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": environment,
-        "cells": [],
     }
     report(f"{stem}: booting {setup.tree.release}")
     with Vm(VmConfig(setup.tree, memory_mib=MEMORY_MIB)) as vm:
         waitbench = prepare_guest(vm, setup, profile)
         cells = cells_of(rows, rows.nr_requests.get(device), waitbench, "fio")
-        for cell in cells:
-            key = key_of(environment, cell.names, cell.script)
-            repetitions = kept.get(key, [])[: rows.repetitions]
-            result["cells"].append({"key": key, **cell.names, "repetitions": repetitions})
-            while len(repetitions) < rows.repetitions:
-                repetitions.append(run_cell(vm, cell))
+        found = rows_of_cells(cells, environment, kept_repetitions(partial), rows.repetitions)
+        result["cells"] = found
+        tally.keep(sum(len(row["repetitions"]) for row in found))
+        for number, (cell, row) in enumerate(zip(cells, found, strict=True), 1):
+            while len(row["repetitions"]) < rows.repetitions:
+                row["repetitions"].append(run_cell(vm, cell))
                 write_atomically(partial, result)
-                report(
-                    f"{stem} {len(result['cells'])}/{len(cells)}: {', '.join(cell.names.values())}"
-                )
+                tally.add(f"{stem} {number}/{len(cells)}: {', '.join(cell.names.values())}")
     path = results_dir() / f"{stem}.json"
     write_atomically(path, result | {"complete": True})
     partial.unlink(missing_ok=True)
@@ -144,7 +160,7 @@ def prepare_guest(vm: Vm, setup: Setup, profile: DeviceProfile) -> str:
 
 
 def run_waits(
-    *, quick: bool, kernel: str, devices: Sequence[str] | None, report: Report = to_stderr
+    *, quick: bool, kernel: str, devices: Sequence[str] | None, report: Report
 ) -> list[Path]:
     """Run the experiment; its result files, one for each device.
 
@@ -152,4 +168,6 @@ def run_waits(
     """
     rows = load_rows(quick=quick)
     setup = prepare(kernel, report)
-    return [run_device(rows, device, setup, report) for device in devices or rows.devices]
+    chosen = list(devices or rows.devices)
+    tally = Tally(sum(runs_of(rows, device) for device in chosen), "runs", report)
+    return [run_device(rows, device, setup, report, tally) for device in chosen]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastsync_lab.documents import replace_block
 from fastsync_lab.figures import kernel_of, load_result
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.paths import repo_root, results_dir, write_whole
 from fastsync_lab.report import count, markdown, reached
 from fastsync_lab.waits.figures import Line, Result, figures_of, judge, lines_of, schedulers_of
 from fastsync_lab.waits.rows import NAME, OTHERS, Rows, load_rows
@@ -198,5 +198,5 @@ def write_waits() -> None:
     rows = load_rows(quick=False)
     readme = repo_root() / "README.md"
     text = replace_block(readme.read_text(), NAME, readme_text(results, rows))
-    (repo_root() / "docs" / "qasio-results.md").write_text(results_text(results, rows))
-    readme.write_text(text)
+    write_whole(repo_root() / "docs" / "qasio-results.md", results_text(results, rows))
+    write_whole(readme, text)

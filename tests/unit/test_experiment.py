@@ -14,6 +14,7 @@ from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree, load_series
+from fastsync_lab.progress import Tally, silent
 from fastsync_lab.workload import (
     GuestPaths,
     Programs,
@@ -259,6 +260,9 @@ def test_another_sqlite_source_is_refused() -> None:
         pristine_amalgamation(b"int main;\n")
 
 
+TALLY = Tally(24, "runs", silent)
+
+
 class FakeVm:
     """Stands for a guest that need not boot."""
 
@@ -326,14 +330,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     stop = threading.Event()
 
     with pytest.raises(FastsyncError, match="ended by itself"):
-        lab.run_job(job, setting, stop, messages.append)
+        lab.run_job(job, setting, stop, messages.append, TALLY)
     results = tmp_path / "results"
     assert [path.name for path in results.iterdir()] == ["x-full-6.12-nvme.partial.json"]
     stop.set()
     with pytest.raises(FastsyncError, match="stopped after 3 of 24 runs"):
-        lab.run_job(job, setting, stop, messages.append)
+        lab.run_job(job, setting, stop, messages.append, TALLY)
     stop.clear()
-    path = lab.run_job(job, setting, stop, messages.append)
+    path = lab.run_job(job, setting, stop, messages.append, TALLY)
 
     assert FakeGuest.ran == 4 + 21
     assert [file.name for file in results.iterdir()] == ["x-full-6.12-nvme.json"]
@@ -358,7 +362,8 @@ def test_an_interrupted_run_of_other_modules_kernel_or_root_is_not_taken_up(
     monkeypatch.setattr(FakeGuest, "fail_at", 4)
     stop = threading.Event()
     with pytest.raises(FastsyncError, match="ended by itself"):
-        lab.run_job(job, make_setting(tmp_path, b"built"), stop, lambda _: None)
-    path = lab.run_job(job, make_setting(tmp_path, modules, release, root), stop, lambda _: None)
+        lab.run_job(job, make_setting(tmp_path, b"built"), stop, silent, TALLY)
+    setting = make_setting(tmp_path, modules, release, root)
+    path = lab.run_job(job, setting, stop, silent, TALLY)
     assert FakeGuest.ran == 4 + 24
     assert json.loads(path.read_text())["environment"]["kernel_release"] == release

@@ -1,8 +1,11 @@
 """Which lines of a kernel log are complaints, and which of them an error shows."""
 
+import re
+
 import pytest
 
 from fastsync_lab.kernel_log import (
+    BAD_WORDS,
     SHOWN_LINES,
     check_kernel_log,
     complaints,
@@ -52,6 +55,31 @@ BAD_LINES = [
     "[    9.1] list_del corruption. prev->next should be 1, but was 2. (prev=3)",
     "[    9.1] BUG ext4_inode_cache (Tainted: G O): Objects remaining on __kmem_cache_shutdown()",
     "[    9.1] VFS: Busy inodes after unmount of flash0 (ext4)",
+    # By one word alone: what a log may have where the first line of a report is lost.
+    "[    9.1] traps: ls[1] general protection fault ip:1 sp:2 error:0",
+    "[    9.1] Call Trace:",
+    "[    9.1] INFO: lockdep is turned off.",
+    "[    9.1] possible circular locking dependency detected",
+    "[    9.1] inconsistent lock state",
+    "[    9.1] suspicious RCU usage",
+    "[    9.1] bad unlock balance detected!",
+    "[    9.1] held lock freed!",
+    "[    9.1] lock held when returning to user space!",
+    "[    9.1] Voluntary context switch within RCU read-side critical section!",
+    "[    9.1] EXT4-fs (flash0): recovery failed with error -5",
+    "[    9.1] EXT4-fs (flash0): group descriptors corrupted!",
+    "[    9.1] JBD2: recovery Error -5",
+    "[    9.1] JBD2: journal checksum error",
+    "[    9.1] Objects remaining in ext4_inode_cache on __kmem_cache_shutdown()",
+    "[    9.1] Kernel: hung_task: blocked tasks",
+    "[    9.1] watchdog: soft lockup - CPU#0 stuck for 22s!",
+    "[    9.1] rcu: INFO: rcu_preempt detected stalls? rcu_preempt self-detected stall on CPU",
+    "[    9.1] KASAN: null-ptr-deref in range [0x0-0x7]",
+    "[    9.1] KCSAN: data-race in ext4_x / jbd2_y",
+    "[    9.1] refcount_t: underflow",
+    "[    9.1] slab-use-after-free in jbd2_x",
+    "[    9.1] sleeping function called from invalid context at mm/slab.h:1",
+    "[    9.1] scheduling while atomic: fio/1/0x00000002",
 ]
 
 
@@ -107,3 +135,15 @@ def test_what_was_said_before_is_left_out() -> None:
 def test_of_a_log_that_was_cleared_all_counts_until_the_next_script() -> None:
     assert of_script("[    9.7] x\n[   10.0] fastsync: script 10\n", 9) == "[    9.7] x\n"
     assert of_script(OOPS, 9) == OOPS
+
+
+@pytest.mark.parametrize("word", BAD_WORDS)
+def test_every_word_finds_a_line_that_no_other_finds(word: str) -> None:
+    others = "|".join(other for other in BAD_WORDS if other != word)
+    assert [line for line in BAD_LINES if re.search(word, line) and not re.search(others, line)]
+
+
+def test_a_log_is_judged_line_by_line() -> None:
+    log = f"{BAD_LINES[3]}\n{CLEAN_LOG}{BAD_LINES[4]}\n"
+    assert check_kernel_log(log) == [BAD_LINES[3], BAD_LINES[4]]
+    assert check_kernel_log("") == []

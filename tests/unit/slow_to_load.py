@@ -1,0 +1,5 @@
+"""A module that takes long to load, for interrupted.py."""
+
+import time
+
+time.sleep(100)

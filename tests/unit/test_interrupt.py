@@ -1,0 +1,173 @@
+"""Ctrl-C ends whatever is under way within two seconds, with one line and nothing left behind."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import shell
+from fastsync_lab.interrupt import EXIT_STATUS, MESSAGE, SIGNALS
+from fastsync_lab.paths import locked, repo_root, write_whole
+from tests.unit.interrupted import PHASES
+
+LIMIT_S = 2.0
+# Whoever starts the tests may have told them to ignore Ctrl-C.
+NOT_IGNORED = ("env", "--default-signal=INT,TERM,HUP")
+AT_ONCE = ("child", "stubborn_child", "followed_child", "threads", "swallowing", "lock", "boot",
+           "starting", "untidy", "short_hold", "loading", "shown")  # fmt: skip
+
+
+@contextmanager
+def phase(
+    name: str, folder: Path, *, stderr: int = subprocess.PIPE, prefix: tuple[str, ...] = NOT_IGNORED
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of interrupted.py that has reached a phase."""
+    argv = [*prefix, sys.executable, "-m", "tests.unit.interrupted", name, str(folder)]
+    process = shell.spawn(argv, cwd=repo_root(), stdout=subprocess.PIPE, stderr=stderr)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process
+    finally:
+        shell.kill_group(process)
+
+
+def interrupt(process: subprocess.Popen[bytes], number: int = signal.SIGINT) -> float:
+    """Send the signal; seconds until the process has ended."""
+    start = time.monotonic()
+    process.send_signal(number)
+    process.wait(timeout=60)
+    return time.monotonic() - start
+
+
+def left_behind(folder: Path) -> list[int]:
+    """The children that still run; one that was killed may take a moment to be gone."""
+    pids = folder / "pids"
+    numbers = [int(word) for word in pids.read_text().split()] if pids.exists() else []
+    deadline = time.monotonic() + 20
+    while any(map(is_running, numbers)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return [pid for pid in numbers if is_running(pid)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that is no zombie."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def errors_of(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    return process.stderr.read().decode()
+
+
+def test_every_phase_is_tried() -> None:
+    assert {*AT_ONCE, "judge", "held"} == set(PHASES)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_it_ends_soon_with_one_line_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    with locked(tmp_path / "lock"), phase(name, tmp_path) as process:
+        taken_s = interrupt(process)
+        said = errors_of(process)
+        assert (process.returncode, said) == (EXIT_STATUS, said)
+        assert said.endswith(f"{MESSAGE}\n")
+        assert said.count(MESSAGE) == 1
+        assert "Traceback" not in said
+        assert left_behind(tmp_path) == []
+        assert taken_s < LIMIT_S
+        if name in AT_ONCE:  # not by the deadline, which leaves temporary files
+            assert process.stdout is not None
+            assert process.stdout.read() == b""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_every_signal_that_asks_for_an_end_does_it(number: int, tmp_path: Path) -> None:
+    with phase("threads", tmp_path) as process:
+        assert interrupt(process, number) < LIMIT_S
+        assert process.returncode == EXIT_STATUS
+        assert left_behind(tmp_path) == []
+
+
+def test_a_signal_that_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
+    prefix = ("env", "--ignore-signal=HUP", "--default-signal=INT")
+    with phase("child", tmp_path, prefix=prefix) as process:
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        assert interrupt(process) < LIMIT_S
+
+
+def test_the_second_ends_it_at_once(tmp_path: Path) -> None:
+    with phase("held", tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None
+        assert interrupt(process) < 1.0  # before the deadline of the first
+        assert process.returncode == EXIT_STATUS
+        assert errors_of(process) == f"{MESSAGE}\n"
+
+
+def test_what_must_not_be_half_done_is_done(tmp_path: Path) -> None:
+    with phase("short_hold", tmp_path) as process:
+        assert interrupt(process) < LIMIT_S
+    assert (tmp_path / "whole").exists()
+    assert not (tmp_path / "after").exists()
+
+
+def test_on_a_terminal_finished_steps_stay_above_and_the_cursor_is_back(tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    with phase("shown", tmp_path, stderr=follower) as process:
+        os.close(follower)
+        time.sleep(0.3)  # the status line is drawn ten times a second
+        assert interrupt(process) < LIMIT_S
+        assert process.returncode == EXIT_STATUS
+    said = read_all(leader)
+    assert "a step [not markup]\r\n" in said
+    assert "another step\r\n" in said
+    assert "1 of 2 done\r\n" not in said  # it has passed
+    assert said.rstrip().endswith(MESSAGE)
+    assert said.count(MESSAGE) == 1
+    assert said.rindex("\x1b[?25h") > said.rindex("\x1b[?25l")
+
+
+def read_all(terminal: int) -> str:
+    """What was written to a terminal that nobody has open any more."""
+    data = b""
+    while True:
+        try:
+            data += os.read(terminal, 65536)
+        except OSError:
+            os.close(terminal)
+            return data.decode()
+
+
+def test_a_program_is_interrupted_from_its_first_import_on(tmp_path: Path) -> None:
+    """./fastsync loads the command line with the handler in place."""
+    (tmp_path / "typer.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(100)\n")
+    env = {"PYTHONPATH": f"{tmp_path}:{repo_root()}"}
+    argv = [*NOT_IGNORED, sys.executable, "-m", "fastsync_lab", "run", "overwrite"]
+    process = shell.spawn(
+        argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    assert interrupt(process) < LIMIT_S
+    assert (process.returncode, errors_of(process)) == (EXIT_STATUS, f"{MESSAGE}\n")
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    write_whole(path, "old")
+    write_whole(path, "new")
+    assert path.read_text() == "new"
+    assert list(path.parent.iterdir()) == [path]

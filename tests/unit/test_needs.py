@@ -1,0 +1,88 @@
+"""Missing programs are named before anything is fetched or built."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import needs, shell
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.paths import repo_root
+
+GROUPS = (needs.BUILD, needs.DEBUG_KERNEL, needs.GUEST, needs.IMAGES, needs.DATABASE)
+
+
+def test_this_machine_misses_nothing() -> None:
+    for group in GROUPS:
+        needs.check_programs(group)
+
+
+def test_every_missing_program_is_named_once() -> None:
+    with pytest.raises(FastsyncError) as error:
+        needs.check_programs(("sh", "no-such-1"), ("no-such-2", "no-such-1"))
+    assert str(error.value) == "missing on this machine: no-such-1, no-such-2; try `make setup`"
+
+
+@pytest.mark.parametrize(
+    ("command", "programs"),
+    [
+        (["build"], "mmdebstrap"),
+        (["build", "--debug"], "bison"),
+        (["vm", "--", "true"], "qemu-system-x86_64"),
+        (["run", "overwrite"], "mkfs.erofs"),
+        (["run", "qasio"], "qemu-system-x86_64"),
+        (["crash", "append"], "setpriv"),
+        (["crash", "mariadb-fsync"], "mariadbd"),
+        (["faults"], "qemu-system-x86_64"),
+    ],
+)
+def test_each_command_looks_for_its_own_first(
+    command: list[str], programs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the host's programs are there but one."""
+    for folder in ("/usr/bin", "/usr/sbin"):
+        for program in Path(folder).iterdir():
+            if program.name != programs and not (tmp_path / program.name).exists():
+                (tmp_path / program.name).symlink_to(program)
+    script = (
+        "from fastsync_lab import cli, needs; needs.SYSTEM_FOLDERS = (); cli.fetch_kernel = None; "
+        "cli.crash_command.run = cli.faults_command.run = cli.run_waits = None; "
+        "cli.run_experiments = None; cli.main()"
+    )
+    env = {"PATH": str(tmp_path), "FASTSYNC_CACHE": str(tmp_path / "cache")}
+    argv = [sys.executable, "-c", script, *command]
+    done = shell.run(argv, cwd=repo_root(), env=env, check=False, timeout_s=60)
+    assert done.stderr == f"fastsync: missing on this machine: {programs}; try `make setup`\n"
+    assert (done.status, done.stdout) == (1, "")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_make_setup_installs_what_has_them() -> None:
+    """The packages that these programs are in, by the names that Debian gives them."""
+    package_of = {
+        "apt-cache": "",
+        "apt-get": "",
+        "dpkg-deb": "",
+        "tar": "",
+        "unshare": "",
+        "setpriv": "",
+        "mkfs.erofs": "erofs-utils",
+        "xz": "xz-utils",
+        "depmod": "kmod",
+        "modprobe": "kmod",
+        "strip": "binutils",
+        "bwrap": "bubblewrap",
+        "qemu-system-x86_64": "qemu-system-x86",
+        "mkfs.ext4": "e2fsprogs",
+        "dumpe2fs": "e2fsprogs",
+        "debugfs": "e2fsprogs",
+        "e2fsck": "e2fsprogs",
+        "mariadbd": "mariadb-server-core",
+    }
+    makefile = (repo_root() / "Makefile").read_text()
+    match = re.search(r"^APT_PACKAGES := ((?:.*\\\n)*.*)$", makefile, re.M)
+    assert match is not None
+    installed = {*match[1].replace("\\", " ").split(), ""}
+    wanted = {package_of.get(name, name) for group in GROUPS for name in group}
+    assert wanted <= installed

@@ -1,0 +1,65 @@
+"""Ctrl-C during a real run: it ends at once, keeps what is finished, and goes on from there."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab import shell
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.interrupt import EXIT_STATUS, MESSAGE
+from fastsync_lab.paths import repo_root, results_dir
+
+DEVICE = "nvme"  # not that of quick runs: nobody's results are in the way
+LIMIT_S = 2.0
+NOT_IGNORED = ("env", "--default-signal=INT")
+
+
+@pytest.fixture
+def partial(kernel: str) -> Iterator[Path]:
+    """Where an interrupted run is kept; none before, none after."""
+    path = results_dir() / f"overwrite-quick-{kernel}-{DEVICE}.partial.json"
+    path.unlink(missing_ok=True)
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def interrupted_run(kernel: str, until: str) -> list[str]:
+    """What a run says on stderr when it gets Ctrl-C once a line has `until` in it."""
+    argv = [*NOT_IGNORED, str(repo_root() / "fastsync"), "run", "overwrite", "--kernel", kernel]
+    process = shell.spawn([*argv, "--device", DEVICE], stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    lines = []
+    try:
+        for line in process.stderr:
+            lines.append(line.decode().rstrip("\n"))
+            if until in lines[-1]:
+                break
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read().decode().splitlines()
+        assert process.wait(timeout=60) == EXIT_STATUS, rest
+        assert time.monotonic() - start < LIMIT_S
+    finally:
+        shell.kill_group(process)
+    assert rest[-1:] == [MESSAGE]
+    return lines
+
+
+@pytest.mark.debian("./fastsync run boots Debian's kernel")
+def test_ctrl_c_keeps_the_runs_that_are_finished(
+    kernel: str, partial: Path, modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
+) -> None:
+    name = f"overwrite-quick-{kernel}-{DEVICE}"
+    interrupted_run(kernel, f"{name}: booting")
+    assert not partial.exists()
+    interrupted_run(kernel, f"{name} 1/16: ")
+    whole = [cell for cell in json.loads(partial.read_text())["cells"] if cell["repetitions"]]
+    assert len(whole) == 1
+    lines = interrupted_run(kernel, f"{name} 2/16: ")
+    assert f"fastsync: {name}: 1 of 16 runs are there from an interrupted run" in lines
+    assert not any(f"{name} 1/16: " in line for line in lines)
