@@ -14,6 +14,7 @@
 #include "blk.h"
 #include "blk-mq.h"
 #include "blk-mq-debugfs.h"
+#include "blk-mq-sched.h"
 #include "blk-wbt.h"
 
 /* Of the requests that a queue may hold, those that are not for synchronous I/O alone. */

@@ -27,7 +27,7 @@ unsigned int qasio_level_of(unsigned short ioprio)
  */
 
 void qasio_count_level(struct qasio_queue *qd, struct request *rq,
-			      unsigned int level)
+		       unsigned int level)
 {
 	unsigned long flags = qasio_flags(rq);
 
@@ -95,7 +95,7 @@ void qasio_learn(struct qasio_queue *qd, struct request *rq, u64 now)
 
 /* Requests of the kinds that are served in order of arrival are not sorted. */
 void qasio_enqueue(struct qasio_queue *qd, struct request *rq,
-			  unsigned int level, enum qasio_kind kind)
+		   unsigned int level, enum qasio_kind kind)
 {
 	struct qasio_list *list = &qd->level[level].list[kind];
 
@@ -141,7 +141,7 @@ void qasio_dequeue(struct qasio_queue *qd, struct request *rq)
  */
 
 int qasio_request_merge(struct request_queue *q, struct request **rq,
-			       struct bio *bio)
+			struct bio *bio)
 {
 	struct qasio_queue *qd = qasio_of(q);
 	struct qasio_level *level = &qd->level[qasio_level_of(bio->bi_ioprio)];
@@ -156,7 +156,7 @@ int qasio_request_merge(struct request_queue *q, struct request **rq,
 }
 
 bool qasio_allow_merge(struct request_queue *q, struct request *rq,
-			      struct bio *bio)
+		       struct bio *bio)
 {
 	return qasio_kind_of(rq->cmd_flags) == qasio_kind_of(bio->bi_opf);
 }

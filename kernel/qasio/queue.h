@@ -207,7 +207,6 @@ static inline unsigned int qasio_get(struct qasio_queue *qd, enum qasio_tunable 
 	return READ_ONCE(qd->tunable[which]);
 }
 
-
 /**
  * struct qasio_caught - what became of a request for which somebody waited already
  * @promoted: it is of a better kind now

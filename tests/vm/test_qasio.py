@@ -82,7 +82,7 @@ def test_a_task_that_changes_metadata_under_write_back_is_boosted(sched: Schedul
     sched.vm.run(f"for i in {{1..40}}; do echo >{MNT}/m$i; done; sync")
     before = sched.waits()
     # The inode's block is dirty after fsync, until the flusher comes by or, here, we send it. The
-    # commit waited for its copy in the journal, which is the same memory, and is forgotten in 0.5 s.
+    # commit waited for the journal's copy, the same memory: that is forgotten after 0.5 s.
     words = ("open", "chmod:600", "fsync", "sleep:1000", BACKLOG, "writebackmeta")
     assert sched.timed_ms(*words, call="chmod:640", file=f"{MNT}/m20") < BOOSTED_MS
     gained = sched.gained("meta", before)
