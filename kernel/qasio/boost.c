@@ -21,7 +21,15 @@
  * first would be to store the note and load that, while the other stores that
  * and loads the note, with nothing to keep a processor from loading before its
  * store is seen (x86 does so, and an unlock does not end it there): both could
- * find nothing.
+ * find nothing.  No delay makes that happen, as it is no order of the four steps
+ * that does it but a store that is seen late, and a delay gives it the time to be
+ * seen: hence no test.  As a litmus test, with async and note 0 at first,
+ *
+ *	lock(table); note = 1; unlock(table);	lock(qd); async = 1;
+ *	r1 = async;				r2 = note; unlock(qd);
+ *
+ * may end with r1 == 0 and r2 == 0.  With lock(qd) before r1 = async, and
+ * unlock(qd) after it, it may not.
  *
  * A search lets go of the lock after each QASIO_BATCH requests, so that nobody
  * waits long for it.  Still nothing is missed: what is queued, or grows, later

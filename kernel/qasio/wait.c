@@ -228,7 +228,7 @@ static void qasio_tell_why(struct qasio_wait *wait, struct folio *folio)
 	if (qasio_is_writing(folio))
 		wait->type = QASIO_DATA;
 	else
-		wait->whole_file = true;
+		wait->whole_file = wait->mapping; /* else it was truncated just now */
 }
 
 static void qasio_count_wait(const struct qasio_wait *wait)
