@@ -21,27 +21,31 @@ enum qasio_type {
 
 /**
  * struct qasio_wait - a wait for memory that is under write-back
- * @mapping: what the memory caches
- * @start: its physical address
+ * @task: who waits
+ * @folio: of which the memory is
+ * @mapping: what that caches
+ * @start: the physical address of the memory
  * @end: where it ends
  * @type: why
  * @whole_file: the task is going to wait for all of @mapping
  * @mixed: the file system puts pages of several files into a bio
+ * @searched: of @whole_file: all queues were searched for @mapping, and the wait
+ *	      was in the table ever since
+ * @again: another wait for @mapping was, when this one began
+ * @generation: changes when the tunable boost is set
  * @ioprio: of the task
- * @until: when to forget the wait, in jiffies
  * @split: the bio, if known, that writes the memory and was split
- * @slot: where in the table of waits it is
+ *
+ * Pointers are names: they are compared, and never followed.
  */
 struct qasio_wait {
-	struct address_space *mapping;
+	const void *task, *folio, *mapping;
 	phys_addr_t start, end;
 	enum qasio_type type;
-	bool whole_file;
-	bool mixed;
+	bool whole_file, mixed, searched, again;
+	unsigned int generation;
 	unsigned short ioprio;
-	unsigned long until;
 	const void *split;
-	unsigned int slot;
 };
 
 /**
@@ -58,19 +62,29 @@ enum qasio_match {
 	QASIO_MATCH
 };
 
-/* sched.c */
+/* boost.c */
 bool qasio_boost_queued(struct qasio_wait *wait);
+unsigned int qasio_boost_generation(void);
 bool qasio_in_use(void);
 
-/* wait.c */
-bool qasio_waits_pending(void);
-enum qasio_match qasio_find_wait(struct request *rq, struct qasio_wait *found);
+/* table.c */
+void qasio_note_wait(struct qasio_wait *wait);
 void qasio_note_split(const struct qasio_wait *wait);
+void qasio_note_searched(const struct qasio_wait *wait);
+void qasio_forget_wait(const struct qasio_wait *wait);
+bool qasio_waits_pending(void);
+enum qasio_match qasio_find_wait(struct request *rq, struct bio *only,
+				 struct qasio_wait *wait);
+
+/* wait.c */
+const void *qasio_about(struct bio *bio);
+const void *qasio_split_from(struct bio *bio);
 enum qasio_match qasio_match(struct request *rq, struct qasio_wait *wait);
 void qasio_count_boost(struct request *rq, const struct qasio_wait *wait,
 		       enum qasio_match match, bool late, unsigned int ahead,
 		       u64 saved_ns);
 void qasio_count_same_file(void);
+void qasio_count_looks(unsigned int requests);
 void qasio_watch(void);
 void qasio_unwatch(void);
 

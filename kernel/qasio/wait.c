@@ -38,32 +38,23 @@
 #include <linux/debugfs.h>
 #include <linux/io.h>
 #include <linux/ioprio.h>
-#include <linux/jiffies.h>
 #include <linux/kprobes.h>
 #include <linux/magic.h>
 #include <linux/pagemap.h>
 #include <linux/seq_file.h>
-#include <linux/spinlock.h>
 #include <linux/tracepoint.h>
 #include <asm/syscall.h>
+#ifdef CONFIG_IA32_EMULATION
+#include <asm/unistd_32_ia32.h>
+#endif
+#ifdef CONFIG_X86_X32_ABI
+#include <asm/unistd_64_x32.h>
+#endif
 
 #include "qasio.h"
 
 #define CREATE_TRACE_POINTS
 #include "qasio_trace.h"
-
-/*
- * Waits are kept for so long: a request that is not in a queue by then, because
- * it waits for a tag, say, is not boosted.  Those whose request the driver has
- * stay in the table, too, as nothing tells them apart.
- */
-#define QASIO_WAIT_LIFE		(HZ / 2)
-#define QASIO_WAITS		32
-
-static DEFINE_SPINLOCK(qasio_waits_lock);
-static struct qasio_wait qasio_waits[QASIO_WAITS];
-static unsigned int qasio_next_wait;
-static unsigned long qasio_waits_until;
 
 /**
  * struct qasio_counters - what became of the waits of a type
@@ -80,7 +71,7 @@ struct qasio_counters {
 };
 
 static struct qasio_counters qasio_counters[QASIO_TYPES];
-static atomic64_t qasio_same_file, qasio_same_bio;
+static atomic64_t qasio_same_file, qasio_same_bio, qasio_looked_at;
 
 static const char * const qasio_type_names[] = {
 	[QASIO_META] = "meta",
@@ -89,92 +80,22 @@ static const char * const qasio_type_names[] = {
 };
 
 /*
- * The table
- */
-
-static void qasio_note_wait(struct qasio_wait *wait)
-{
-	spin_lock(&qasio_waits_lock);
-	wait->slot = qasio_next_wait++ % QASIO_WAITS;
-	qasio_waits[wait->slot] = *wait;
-	WRITE_ONCE(qasio_waits_until, wait->until);
-	spin_unlock(&qasio_waits_lock);
-}
-
-/**
- * qasio_note_split() - let requests to come know of which bio they are waited for
- * @wait: the wait, with @wait->split
- */
-void qasio_note_split(const struct qasio_wait *wait)
-{
-	struct qasio_wait *noted = &qasio_waits[wait->slot];
-
-	spin_lock(&qasio_waits_lock);
-	if (noted->start == wait->start)
-		noted->split = wait->split;
-	spin_unlock(&qasio_waits_lock);
-}
-
-static void qasio_forget_wait(const struct qasio_wait *wait)
-{
-	struct qasio_wait *noted = &qasio_waits[wait->slot];
-
-	spin_lock(&qasio_waits_lock);
-	if (noted->start == wait->start)
-		noted->until = jiffies - 1;
-	spin_unlock(&qasio_waits_lock);
-}
-
-/* Whether there is a wait that a new request may belong to. */
-bool qasio_waits_pending(void)
-{
-	return time_before(jiffies, READ_ONCE(qasio_waits_until));
-}
-
-/**
- * qasio_find_wait() - look for a wait that a new request belongs to
- * @rq: the request, not yet dispatched
- * @found: the wait, if there is one
- */
-enum qasio_match qasio_find_wait(struct request *rq, struct qasio_wait *found)
-{
-	enum qasio_match best = QASIO_NO_MATCH;
-	unsigned int i;
-
-	spin_lock(&qasio_waits_lock);
-	for (i = 0; i < QASIO_WAITS && best != QASIO_MATCH; i++) {
-		struct qasio_wait *wait = &qasio_waits[i];
-		enum qasio_match match;
-
-		if (!time_before(jiffies, wait->until))
-			continue;
-		match = qasio_match(rq, wait);
-		if (match > best) {
-			best = match;
-			*found = *wait;
-		}
-	}
-	spin_unlock(&qasio_waits_lock);
-	return best;
-}
-
-/*
  * Matching
  */
 
-/* What a bio is about is told from its first page. */
-static bool qasio_about(struct bio *bio, const struct qasio_wait *wait)
+/* What a bio is about is told from its first page.  A name only. */
+const void *qasio_about(struct bio *bio)
 {
 	struct bio_vec vec = bio_iovec(bio);
 
-	return page_folio(vec.bv_page)->mapping == wait->mapping;
+	return page_folio(vec.bv_page)->mapping;
 }
 
 /*
  * The bio that @bio was split from, or that it is what remains of; NULL if it was
  * not split.  A name only: it may be gone when this is compared with another.
  */
-static const void *qasio_split_from(struct bio *bio)
+const void *qasio_split_from(struct bio *bio)
 {
 	if (bio->bi_opf & REQ_NOMERGE && bio_flagged(bio, BIO_CLONED))
 		return bio->bi_private;
@@ -212,7 +133,7 @@ enum qasio_match qasio_match(struct request *rq, struct qasio_wait *wait)
 
 		if (!bio_has_data(bio))
 			continue;
-		about = qasio_about(bio, wait);
+		about = qasio_about(bio) == wait->mapping;
 		if ((about || wait->mixed) && qasio_bio_writes(bio, wait)) {
 			wait->split = qasio_split_from(bio);
 			return QASIO_MATCH;
@@ -229,9 +150,13 @@ enum qasio_match qasio_match(struct request *rq, struct qasio_wait *wait)
  * The waits
  */
 
+/*
+ * The calls that write to pages.  x32 has numbers of its own for some, which
+ * nothing else has, and marks all of its own.
+ */
 static bool qasio_is_write_call(int nr)
 {
-	switch (nr) {
+	switch (nr & ~__X32_SYSCALL_BIT) {
 	case __NR_write:
 	case __NR_pwrite64:
 	case __NR_writev:
@@ -242,62 +167,126 @@ static bool qasio_is_write_call(int nr)
 	case __NR_copy_file_range:
 	case __NR_io_submit:
 	case __NR_io_uring_enter:
+#ifdef CONFIG_X86_X32_ABI
+	case __NR_x32_writev:
+	case __NR_x32_pwritev:
+	case __NR_x32_pwritev2:
+	case __NR_x32_io_submit:
+#endif
 		return true;
 	default:
 		return false;
 	}
 }
 
-/* Why a task waits for a folio, for whose buffers nobody asked. */
-static void qasio_tell_why(struct qasio_wait *wait)
+/* The same of the numbers that 32-bit programs use. */
+static bool qasio_is_ia32_write_call(int nr)
+{
+	switch (nr) {
+#ifdef CONFIG_IA32_EMULATION
+	case __NR_ia32_write:
+	case __NR_ia32_pwrite64:
+	case __NR_ia32_writev:
+	case __NR_ia32_pwritev:
+	case __NR_ia32_pwritev2:
+	case __NR_ia32_sendfile:
+	case __NR_ia32_sendfile64:
+	case __NR_ia32_splice:
+	case __NR_ia32_copy_file_range:
+	case __NR_ia32_io_submit:
+	case __NR_ia32_io_uring_enter:
+		return true;
+#endif
+	default:
+		return false;
+	}
+}
+
+/* Whether the task, which waits for @folio, is about to change it. */
+static bool qasio_is_writing(struct folio *folio)
 {
 	int nr;
 
-	if (current->flags & (PF_KTHREAD | PF_MEMALLOC))
-		return;
+	/*
+	 * A worker of io_uring is in no call that would tell.  But who changes a
+	 * folio has locked it, and who waits for it to be durable has not.
+	 */
+	if (current->flags & PF_IO_WORKER)
+		return folio_test_locked(folio);
 	nr = syscall_get_nr(current, current_pt_regs());
-	/* Below 0: not in a system call but in a page fault. */
-	if (current->flags & PF_IO_WORKER || nr < 0 || qasio_is_write_call(nr))
-		wait->type = QASIO_DATA;
-	else
-		wait->whole_file = true;
+	if (nr < 0)
+		return true; /* a page fault */
+	return in_ia32_syscall() ? qasio_is_ia32_write_call(nr) :
+				   qasio_is_write_call(nr);
 }
 
-static void qasio_waits_for(struct address_space *mapping, struct page *page,
-			    unsigned int offset, size_t len,
-			    enum qasio_type type)
+/* Why a task waits for a folio, for whose buffers nobody asked. */
+static void qasio_tell_why(struct qasio_wait *wait, struct folio *folio)
 {
-	struct qasio_wait wait = {
-		.mapping = mapping,
-		.start = page_to_phys(page) + offset,
-		.type = type,
-		.ioprio = get_current_ioprio(),
-		.until = jiffies + QASIO_WAIT_LIFE,
-	};
-	struct qasio_counters *counters;
+	if (current->flags & (PF_KTHREAD | PF_MEMALLOC))
+		return;
+	if (qasio_is_writing(folio))
+		wait->type = QASIO_DATA;
+	else
+		wait->whole_file = wait->mapping; /* else it was truncated just now */
+}
 
-	wait.end = wait.start + len;
-	if (mapping && mapping->host)
-		wait.mixed = mapping->host->i_sb->s_magic == F2FS_SUPER_MAGIC;
-	if (type != QASIO_META)
-		qasio_tell_why(&wait);
-	counters = &qasio_counters[wait.type];
+static void qasio_count_wait(const struct qasio_wait *wait)
+{
+	struct qasio_counters *counters = &qasio_counters[wait->type];
+
 	atomic64_inc(&counters->waits);
 	if (current->journal_info)
 		atomic64_inc(&counters->handle);
 	if (current->flags & PF_KTHREAD && !strncmp(current->comm, "jbd2/", 5))
 		atomic64_inc(&counters->commit);
+}
+
+/*
+ * The current task waits for memory in @folio, to which it has a reference.  That
+ * does not keep the folio in its file, nor the inode and the superblock: write-back
+ * may end, and the file go, while we look.  But that takes the folio out of the
+ * file first, and then a grace period, so whatever the folio leads to stays until
+ * rcu_read_unlock().  What is noted of them for later are names.
+ */
+static void qasio_waits_for(struct folio *folio, phys_addr_t start, size_t len,
+			    enum qasio_type type)
+{
+	struct address_space *mapping;
+	struct qasio_wait wait = {
+		.task = current,
+		.folio = folio,
+		.start = start,
+		.end = start + len,
+		.type = type,
+		.ioprio = get_current_ioprio(),
+		.generation = qasio_boost_generation(),
+	};
+
+	rcu_read_lock();
+	mapping = folio_mapping(folio);
+	wait.mapping = mapping;
+	if (mapping && mapping->host)
+		wait.mixed = mapping->host->i_sb->s_magic == F2FS_SUPER_MAGIC;
+	rcu_read_unlock();
+
+	if (type != QASIO_META)
+		qasio_tell_why(&wait, folio);
+	qasio_count_wait(&wait);
 
 	qasio_note_wait(&wait);
 	if (qasio_boost_queued(&wait) && !wait.whole_file && !wait.split)
 		qasio_forget_wait(&wait);
+	else if (wait.whole_file)
+		qasio_note_searched(&wait);
 }
 
+/* The tracepoint read @unused before it had a lock that keeps it. */
 static void qasio_folio_waits(void *data, struct folio *folio,
-			      struct address_space *mapping)
+			      struct address_space *unused)
 {
 	if (qasio_in_use())
-		qasio_waits_for(mapping, folio_page(folio, 0), 0,
+		qasio_waits_for(folio, page_to_phys(folio_page(folio, 0)),
 				folio_size(folio), QASIO_SYNC);
 }
 
@@ -307,8 +296,9 @@ static int qasio_buffer_waits(struct kprobe *probe, struct pt_regs *regs)
 		(struct buffer_head *)regs_get_kernel_argument(regs, 0);
 
 	if (qasio_in_use() && buffer_locked(bh) && buffer_uptodate(bh))
-		qasio_waits_for(folio_mapping(bh->b_folio), bh->b_page,
-				bh_offset(bh), bh->b_size, QASIO_META);
+		qasio_waits_for(bh->b_folio,
+				page_to_phys(bh->b_page) + bh_offset(bh),
+				bh->b_size, QASIO_META);
 	return 0;
 }
 
@@ -338,6 +328,12 @@ void qasio_count_same_file(void)
 	atomic64_inc(&qasio_same_file);
 }
 
+/* @requests were looked at for a wait. */
+void qasio_count_looks(unsigned int requests)
+{
+	atomic64_add(requests, &qasio_looked_at);
+}
+
 static int qasio_waits_show(struct seq_file *m, void *unused)
 {
 	enum qasio_type type;
@@ -356,6 +352,7 @@ static int qasio_waits_show(struct seq_file *m, void *unused)
 	}
 	seq_printf(m, "same_file %lld\n", atomic64_read(&qasio_same_file));
 	seq_printf(m, "same_bio %lld\n", atomic64_read(&qasio_same_bio));
+	seq_printf(m, "looked_at %lld\n", atomic64_read(&qasio_looked_at));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(qasio_waits);

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.build import (
+    ModuleSet,
+    build_flashdev,
+    build_modules,
+    build_qasio,
+    own_modules,
+)
 from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.kernel_log import check_kernel_log
@@ -15,6 +21,7 @@ from fastsync_lab.kernels import KernelTree, fetch_kernel
 from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
+from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 
 IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
 
@@ -124,3 +131,51 @@ def clean_kernel_log(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     logs = [machine.kernel_log() for machine in machines if machine.running]
     assert check_kernel_log("".join(logs)) == []
+
+
+@pytest.fixture(scope="module")
+def qasio_ko(tree: KernelTree) -> Path:
+    if "qasio" not in own_modules(tree):
+        pytest.skip(f"qasio is not for Linux {tree.series}")
+    return build_qasio(tree)
+
+
+@pytest.fixture(scope="module")
+def slow_device(
+    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, qasio_ko: Path
+) -> Iterator[GuestFs]:
+    vm.run("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")
+    with other_device(vm, modules, flashdev, SLOW_DEVICE, SLOW_MIB) as device:
+        yield GuestFs(vm, fsops, device)
+
+
+@pytest.fixture
+def selected(slow_device: GuestFs, qasio_ko: Path) -> Iterator[GuestFs]:
+    """The slow device under qasio."""
+    slow_device.vm.run(f"insmod {slow_device.vm.stage(qasio_ko)} && echo qasio >{QUEUE}/scheduler")
+    yield slow_device
+    slow_device.vm.run(f"echo none >{QUEUE}/scheduler && rmmod qasio")
+
+
+@pytest.fixture
+def sched(selected: GuestFs) -> Iterator[Scheduled]:
+    with selected.mounted("commit=300"):
+        yield Scheduled(selected)
+
+
+@pytest.fixture
+def stable(selected: GuestFs) -> Iterator[Scheduled]:
+    """As sched, but pages must not change while they are written."""
+    selected.vm.run(f"echo 1 >{QUEUE}/stable_writes")
+    with selected.mounted("commit=300"):
+        yield Scheduled(selected)
+    selected.vm.run(f"echo 0 >{QUEUE}/stable_writes")
+
+
+@pytest.fixture
+def large_device(selected: GuestFs, flashdev: Path) -> Iterator[GuestFs]:
+    vm = selected.vm
+    vm.load_device(SLOW_DEVICE, flashdev, capacity_mib=LARGE_MIB)
+    vm.run(f"echo qasio >{QUEUE}/scheduler")
+    yield selected
+    vm.load_device(SLOW_DEVICE, flashdev, capacity_mib=SLOW_MIB)

@@ -4,15 +4,18 @@
  * between, and say what can be seen. The VM tests are written in these words:
  *
  *   open create opendirect      open for read and write; create is exclusive
- *   write dwrite mwrite swrite awrite uwrite
+ *   file:NAME                   what follows is about the file NAME; open it next
+ *   write dwrite mwrite swrite awrite uwrite write32
  *                               overwrite the first 4 KiB: write(2), O_DIRECT,
- *                               mmap, splice, Linux AIO, io_uring
+ *                               mmap, splice, Linux AIO, io_uring, and as a
+ *                               32-bit program calls write(2)
  *   overwrite:BYTES[,OFFSET]    write(2), 4 KiB at a time
  *   append owrite               4 KiB at the end; write(2) with RWF_SYNC
  *   nowait:COUNT                COUNT times O_DIRECT with RWF_NOWAIT; prints
  *                               "nowait" and JSON: how many did, how many would
  *                               have blocked
- *   fsync fdatasync msync sync syncfs
+ *   fsync fdatasync msync sync syncfs ufsync fsync32
+ *                               ufsync by io_uring, fsync32 as a 32-bit program
  *   writeback backlog:MIB       send FILE to the device as write-back does, and
  *                               return; the same with MIB MiB, newly written, of
  *                               FILE.backlog
@@ -206,7 +209,8 @@ static void op_awrite(char *arg)
 	close(cb.aio_fildes);
 }
 
-static void op_uwrite(char *arg)
+/* One operation by io_uring, to its end. */
+static void uring(struct io_uring_sqe sqe, int result, const char *what)
 {
 	struct io_uring_params p = {};
 	struct io_uring_sqe *sqes;
@@ -222,18 +226,50 @@ static void op_uwrite(char *arg)
 	sqes = mmap(NULL, p.sq_entries * sizeof(*sqes), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_POPULATE, ring, IORING_OFF_SQES);
 	need(sq != MAP_FAILED && cq != MAP_FAILED && sqes != MAP_FAILED, "mmap of the ring");
-	sqes[0] = (struct io_uring_sqe) {
-		.opcode = IORING_OP_WRITE, .fd = fd, .addr = (uintptr_t)block, .len = BLOCK,
-	};
+	sqes[0] = sqe;
 	((__u32 *)(sq + p.sq_off.array))[0] = 0;
 	__atomic_store_n((__u32 *)(sq + p.sq_off.tail), 1, __ATOMIC_RELEASE);
 	need(syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1,
 	     "io_uring_enter");
 	cqe = (struct io_uring_cqe *)(cq + p.cq_off.cqes);
 	errno = -cqe->res;
-	need(cqe->res == BLOCK, "io_uring write");
+	need(cqe->res == result, what);
 	close(ring);
 }
+
+static void op_uwrite(char *arg)
+{
+	uring((struct io_uring_sqe) {
+		.opcode = IORING_OP_WRITE, .fd = fd, .addr = (uintptr_t)block, .len = BLOCK,
+	}, BLOCK, "io_uring write");
+}
+
+static void op_ufsync(char *arg)
+{
+	uring((struct io_uring_sqe) { .opcode = IORING_OP_FSYNC, .fd = fd }, 0, "io_uring fsync");
+}
+
+/* Enter the kernel as programs for the 386 do; addresses have to fit. */
+static void call32(int nr, long second, long third, long result, const char *what)
+{
+	long got;
+
+	__asm__ volatile("int $0x80" : "=a"(got) : "a"(nr), "b"(fd), "c"(second), "d"(third)
+			 : "memory", "r8", "r9", "r10", "r11");
+	errno = -got;
+	need(got == result, what);
+}
+
+static void op_write32(char *arg)
+{
+	void *low = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE, -1, 0);
+
+	need(low != MAP_FAILED && !lseek(fd, 0, SEEK_SET), "write32");
+	call32(4, (long)low, BLOCK, BLOCK, "write as a 32-bit program");
+}
+
+static void op_fsync32(char *arg) { call32(118, 0, 0, 0, "fsync as a 32-bit program"); }
 
 static void op_append(char *arg)
 {
@@ -381,6 +417,7 @@ static void op_chmod(char *arg) { need(!fchmod(fd, strtol(arg, NULL, 8)), "fchmo
 static void op_chown(char *arg) { need(!fchown(fd, atoi(arg), -1), "fchown"); }
 static void op_truncate(char *arg) { need(!ftruncate(fd, atoll(arg)), "ftruncate"); }
 static void op_rename(char *arg) { need(!rename(path, arg), "rename"); path = arg; }
+static void op_file(char *arg) { path = arg; }
 static void op_link(char *arg) { need(!link(path, arg), "link"); }
 
 static void op_setxattr(char *arg)
@@ -567,8 +604,8 @@ static const struct {
 	void (*function)(char *arg);
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
-	OP(awrite), OP(uwrite), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
-	OP(writeback), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
+	OP(awrite), OP(uwrite), OP(write32), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
+	OP(ufsync), OP(fsync32), OP(file), OP(writeback), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),

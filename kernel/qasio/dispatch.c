@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the driver gets next: the rules at the head of sched.c.
+ */
+#include "queue.h"
+
+static struct request *qasio_first(struct qasio_list *list)
+{
+	return list_first_entry_or_null(&list->fifo, struct request, queuelist);
+}
+
+static bool qasio_waits_since(struct request *rq, unsigned int ms)
+{
+	return time_is_before_eq_jiffies((unsigned long)rq->fifo_time +
+					 msecs_to_jiffies(ms));
+}
+
+/* The request at or after @pos, else the first one. */
+static struct request *qasio_next_sorted(struct qasio_list *list, sector_t pos)
+{
+	struct rb_node *node = list->sort.rb_node;
+	struct request *best = NULL;
+
+	while (node) {
+		struct request *rq = rb_entry_rq(node);
+
+		if (blk_rq_pos(rq) >= pos) {
+			best = rq;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return best ?: qasio_first(list);
+}
+
+static struct request *qasio_next_backlog(struct qasio_queue *qd,
+					  struct qasio_level *level)
+{
+	struct qasio_list *list = &level->list[QASIO_META_WRITE];
+	struct request *rq = qasio_first(list);
+
+	if (!rq) {
+		list = &level->list[QASIO_ASYNC_WRITE];
+		rq = qasio_first(list);
+	}
+	if (!rq || qasio_waits_since(rq, QASIO_PASS_EXPIRE_MS))
+		return rq;
+	return qasio_next_sorted(list, qd->backlog_pos);
+}
+
+/* Whether it is time @at; if not, the queue will be run then. */
+static bool qasio_reached(struct qasio_queue *qd, u64 at)
+{
+	u64 expires = ktime_to_ns(hrtimer_get_expires(&qd->timer));
+	u64 now = ktime_get_ns();
+
+	if (at <= now)
+		return true;
+	/* The earliest of several times, but not one that has come already. */
+	if (!hrtimer_active(&qd->timer) || expires > at || expires <= now)
+		hrtimer_start(&qd->timer, ns_to_ktime(at), HRTIMER_MODE_ABS);
+	return false;
+}
+
+/* How long to wait for the next link of a chain: no longer than it could lose. */
+static u64 qasio_idle_ns(struct qasio_queue *qd)
+{
+	return min((u64)qasio_get(qd, QASIO_IDLE_US) * NSEC_PER_USEC,
+		   READ_ONCE(qd->service_ns));
+}
+
+/* May the driver have @rq, which is asynchronous, as far as it has others? */
+static bool qasio_has_room(struct qasio_queue *qd, struct request *rq)
+{
+	unsigned int in_flight = atomic_read(&qd->in_flight);
+	unsigned int kib = atomic_read(&qd->in_flight_sectors) / 2;
+
+	return !in_flight ||
+	       (in_flight < qd->q->tag_set->queue_depth &&
+		kib + blk_rq_bytes(rq) / SZ_1K <= qasio_get(qd, QASIO_ASYNC_KIB));
+}
+
+/*
+ * May the driver have @rq, of the backlog?  If only time is in the way, the
+ * timer is set.
+ */
+static bool qasio_backlog_may_go(struct qasio_queue *qd, struct request *rq)
+{
+	bool recent = time_is_after_jiffies(READ_ONCE(qd->last_waited_for_jiffies) +
+					    QASIO_RECENT);
+	bool waited_for = atomic_read(&qd->waited_for);
+	u64 at;
+
+	if (!qasio_has_room(qd, rq) ||
+	    (atomic_read(&qd->in_flight) && (recent || waited_for)))
+		return false;
+	if (!waited_for && !recent)
+		return true;
+
+	at = qd->backlog_moved +
+	     (u64)qasio_get(qd, QASIO_ASYNC_WAIT_MS) * NSEC_PER_MSEC;
+	if (!waited_for)
+		at = min(at, READ_ONCE(qd->last_waited_for) + qasio_idle_ns(qd));
+	return qasio_reached(qd, at);
+}
+
+/* May the driver have @rq, which is asynchronous and waited for? */
+static bool qasio_boosted_may_go(struct qasio_queue *qd, struct request *rq)
+{
+	u64 at;
+
+	if (blk_rq_bytes(rq) <= QASIO_SMALL)
+		return true;
+	if (!qasio_has_room(qd, rq))
+		return false;
+	at = READ_ONCE(qd->last_done) + QASIO_TURN * READ_ONCE(qd->service_ns);
+	if (!atomic_read(&qd->sync))
+		at = min(at, READ_ONCE(qd->last_sync) + qasio_idle_ns(qd));
+	return qasio_reached(qd, at);
+}
+
+/* The first boosted request that may go: a large one does not hold up others. */
+static struct request *qasio_next_boosted(struct qasio_queue *qd,
+					  struct qasio_level *level)
+{
+	struct request *rq;
+
+	list_for_each_entry(rq, &level->list[QASIO_BOOSTED].fifo, queuelist)
+		if (qasio_boosted_may_go(qd, rq))
+			return rq;
+	return NULL;
+}
+
+/* Has @rq waited for @ms, and is it as long ago that one of its kind @moved? */
+static bool qasio_is_due(struct request *rq, unsigned int ms, unsigned long moved)
+{
+	return qasio_waits_since(rq, ms) &&
+	       time_is_before_eq_jiffies(moved + msecs_to_jiffies(ms));
+}
+
+/* A boosted or file request that has let others pass for long enough. */
+static struct request *qasio_next_due(struct qasio_queue *qd,
+				      struct qasio_level *level)
+{
+	struct request *rq = qasio_first(&level->list[QASIO_BOOSTED]);
+	struct request *file = qasio_first(&level->list[QASIO_FILE_WRITE]);
+	unsigned int ms = qasio_get(qd, QASIO_ASYNC_WAIT_MS);
+
+	if (!rq || (file && qasio_waits_since(file, QASIO_PASS_EXPIRE_MS)))
+		rq = file;
+	if (!rq || !qasio_has_room(qd, rq) ||
+	    !qasio_is_due(rq, ms, qd->waited_for_moved))
+		return NULL;
+	qd->waited_for_moved = jiffies;
+	return rq;
+}
+
+static struct request *qasio_next_of_level(struct qasio_queue *qd,
+					   struct qasio_level *level)
+{
+	struct request *waited_for;
+	struct request *read = qasio_first(&level->list[QASIO_READ]);
+	struct request *sync = qasio_first(&level->list[QASIO_SYNC_WRITE]);
+	struct request *file = qasio_first(&level->list[QASIO_FILE_WRITE]);
+	struct request *backlog = qasio_next_backlog(qd, level);
+
+	/* With nothing else queued this also sets the timer. */
+	if (backlog && qasio_backlog_may_go(qd, backlog))
+		return backlog;
+	waited_for = qasio_next_boosted(qd, level) ?: qasio_next_due(qd, level);
+	if (waited_for)
+		return waited_for;
+	if (!read && !sync)
+		return file && qasio_boosted_may_go(qd, file) ? file : NULL;
+	if (!read || !sync)
+		return read ?: sync;
+
+	if (!qd->sync_left) {
+		if (!qasio_is_due(sync, qasio_get(qd, QASIO_SYNC_WAIT_MS), qd->sync_moved))
+			return read;
+		qd->sync_left = QASIO_SYNC_BATCH;
+	}
+	qd->sync_left--;
+	qd->sync_moved = jiffies;
+	return sync;
+}
+
+/* The oldest request of a level. */
+static struct request *qasio_oldest(struct qasio_level *level)
+{
+	struct request *oldest = NULL;
+	enum qasio_kind kind;
+
+	for (kind = 0; kind < QASIO_KINDS; kind++) {
+		struct request *rq = qasio_first(&level->list[kind]);
+
+		if (rq && (!oldest || time_before((unsigned long)rq->fifo_time,
+						  (unsigned long)oldest->fifo_time)))
+			oldest = rq;
+	}
+	return oldest;
+}
+
+static struct request *qasio_next(struct qasio_queue *qd)
+{
+	struct request *rq;
+	unsigned int i;
+
+	for (i = QASIO_BE; i < QASIO_LEVELS; i++) {
+		if (!atomic_read(&qd->level[i - 1].alive) &&
+		    !atomic_read(&qd->level[QASIO_RT].alive))
+			continue;
+		rq = qasio_oldest(&qd->level[i]);
+		if (rq && qasio_waits_since(rq, qasio_get(qd, QASIO_PRIO_AGING_MS)))
+			return rq;
+	}
+	for (i = 0; i < QASIO_LEVELS; i++) {
+		rq = qasio_next_of_level(qd, &qd->level[i]);
+		if (rq || atomic_read(&qd->level[i].alive))
+			return rq;
+	}
+	return NULL;
+}
+
+static struct request *qasio_take(struct qasio_queue *qd)
+{
+	struct request *rq = list_first_entry_or_null(&qd->dispatch,
+						      struct request, queuelist);
+	bool backlog = false;
+
+	if (rq) {
+		list_del_init(&rq->queuelist);
+		qd->queued--;
+	} else {
+		rq = qasio_next(qd);
+		if (!rq)
+			return NULL;
+		backlog = qasio_is_backlog(qasio_list_of(rq)->kind);
+		qasio_dequeue(qd, rq);
+	}
+	if (qasio_is_async(rq))
+		qasio_count_in_flight(qd, rq);
+	if (backlog) {
+		qd->backlog_pos = blk_rq_pos(rq) + blk_rq_sectors(rq);
+		qd->backlog_moved = rq->fifo_time;
+	}
+	rq->rq_flags |= RQF_STARTED;
+	return rq;
+}
+
+struct request *qasio_dispatch_request(struct blk_mq_hw_ctx *hctx)
+{
+	struct qasio_queue *qd = qasio_of(hctx->queue);
+	struct request *rq;
+
+	spin_lock(&qd->lock);
+	rq = qasio_take(qd);
+	if (!rq && qd->queued) {
+		WRITE_ONCE(qd->blocked, true);
+		/* Pairs with that in qasio_wake(). */
+		smp_mb();
+		rq = qasio_take(qd);
+		if (rq)
+			WRITE_ONCE(qd->blocked, false);
+	}
+	spin_unlock(&qd->lock);
+	return rq;
+}
+
+bool qasio_has_work(struct blk_mq_hw_ctx *hctx)
+{
+	struct qasio_queue *qd = qasio_of(hctx->queue);
+
+	return READ_ONCE(qd->queued) && !READ_ONCE(qd->blocked);
+}
+
+/* Something changed in the counters that a dispatch has looked at. */
+void qasio_wake(struct qasio_queue *qd)
+{
+	/* Pairs with that in qasio_dispatch_request(). */
+	smp_mb();
+	if (READ_ONCE(qd->blocked)) {
+		WRITE_ONCE(qd->blocked, false);
+		blk_mq_run_hw_queues(qd->q, true);
+	}
+}
