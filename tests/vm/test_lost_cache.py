@@ -1,13 +1,14 @@
 """A device that drops its cache when a flush fails: nobody is told that what was in it is there."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import load_profile
+from fastsync_lab.device import DeviceProfile, load_profile
 from fastsync_lab.vm import Vm
 from tests.vm.guestfs import CAPACITY_MIB, CRASH, MNT, MS, NO_PERIODIC_COMMIT, GuestFs, parse_events
 
@@ -21,19 +22,33 @@ FAIL_A_FLUSH = (
     "cd /sys/module/flashdev/parameters; echo flush >fail_kind; echo 1 >fail_count; "
     "echo 1 >fail_from"
 )
-FLUSH_MS = 20  # long enough for another task to send one as well
+UNIFORM = load_profile("uniform-100us")
 OTHER, THIRD = f"{MNT}/other", f"{MNT}/third"
 
 
-@pytest.fixture
-def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+@contextmanager
+def losing_fs(
+    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, profile: DeviceProfile
+) -> Iterator[GuestFs]:
     """Our modules on a device that loses its cache with a flush; nobody looks at its complaints."""
     vm.use_filesystem(modules)
-    profile = replace(load_profile("uniform-100us"), flush_ns=FLUSH_MS * MS)
     device = vm.load_device(profile, flashdev, capacity_mib=CAPACITY_MIB, lose_cache=True)
     yield GuestFs(vm, fsops, device)
     vm.run(f"umount -q {MNT}; rmmod flashdev")
     vm.kernel_log()
+
+
+@pytest.fixture
+def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    with losing_fs(vm, fsops, modules, flashdev, UNIFORM) as fs:
+        yield fs
+
+
+@pytest.fixture
+def losing_slowly(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """Its flushes take long enough for another task to send one as well."""
+    with losing_fs(vm, fsops, modules, flashdev, replace(UNIFORM, flush_ns=20 * MS)) as fs:
+        yield fs
 
 
 def start(fs: GuestFs, options: str) -> None:
@@ -63,14 +78,14 @@ def test_a_failed_fsync_takes_other_files_with_it(losing: GuestFs, mode: str) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_flush_behind_a_failed_one_is_not_trusted(losing: GuestFs, mode: str) -> None:
+def test_a_flush_behind_a_failed_one_is_not_trusted(losing_slowly: GuestFs, mode: str) -> None:
     """Two fsyncs at once: the first one's flush takes both files' data, the second's is fine."""
-    start(losing, MODES[mode])
-    losing.ops("open", "write", "fsync")
-    losing.ops("open", "write", "fsync", file=OTHER)
-    losing.ops("open", "write", "writeback", "waitfirst", file=OTHER)
-    seen = losing.vm.run(
-        f"{FAIL_A_FLUSH}; fsops={losing.fsops_path}\n"
+    start(losing_slowly, MODES[mode])
+    losing_slowly.ops("open", "write", "fsync")
+    losing_slowly.ops("open", "write", "fsync", file=OTHER)
+    losing_slowly.ops("open", "write", "writeback", "waitfirst", file=OTHER)
+    seen = losing_slowly.vm.run(
+        f"{FAIL_A_FLUSH}; fsops={losing_slowly.fsops_path}\n"
         f"$fsops {MNT}/f open write '?fsync' & sleep 0.005; $fsops {OTHER} open '?fsync'; wait"
     ).stdout
     first, second = parse_events(seen)
@@ -83,12 +98,12 @@ def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs)
     start(losing, MODES["defer"])
     losing.ops("open", "write", "fsync", "sleep:900")
     losing.ops("open", "chmod:601", file=OTHER)
-    losing.ops("open", "write", "fsync", "sleep:45")  # starts the commit, and does not wait for it
+    losing.ops("open", "write", "fsync", "sleep:4")  # starts the commit, and does not wait for it
     losing.vm.run(FAIL_A_FLUSH)
     assert failed(losing, THIRD, "write", "fdatasync") != 0
     # Flushes that succeed. Once the journal is aborted nothing is opened for writing.
     fsops = losing.fsops_path
-    losing.vm.run(f"for i in 1 2 3; do {fsops} {MNT}/f open write fdatasync sleep:45; done; true")
+    losing.vm.run(f"for i in 1 2 3; do {fsops} {MNT}/f open write fdatasync sleep:4; done; true")
     refused = losing.vm.run(f"{fsops} {OTHER} open fsync", check=False).status != 0
     losing.ops(CRASH)
     losing.umount()
@@ -99,8 +114,8 @@ def test_fsync_fails_once_the_journal_is_aborted(losing: GuestFs) -> None:
     """An aborted transaction has a tid like a committed one, and stamps that would be young."""
     start(losing, MODES["defer"])
     losing.ops("open", "write", "fsync", "sleep:900")
-    losing.ops("open", "write", "fsync", "sleep:45")  # starts the commit, and does not wait for it
+    losing.ops("open", "write", "fsync", "sleep:4")  # starts the commit, and does not wait for it
     losing.vm.run(FAIL_A_FLUSH)
     assert failed(losing, THIRD, "write", "fdatasync") != 0
-    losing.ops("open", "sleep:45")
+    losing.ops("open", "sleep:4")
     assert failed(losing, f"{MNT}/f", "fsync") != 0
