@@ -29,8 +29,9 @@ DATABASES = (
 CLASSIC = ("bounded", *DATABASES, *FILES, "random")
 QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "threads", "random")
 OURS = ("truncate", "defer")
-# ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters. The pairs
-# with `bounded` are those that write the most different blocks.
+# ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters, and for
+# SWAP_BOOT too little room in the log for what changes of quotas: stock's, and the kernel warns.
+# The pairs with `bounded` are those that write the most different blocks.
 TABLE = (
     Row(("bounded",), ("1k-blocks", "external"), ("defer",)),
     Row(CLASSIC, ("ordered", "journal")),
@@ -38,7 +39,7 @@ TABLE = (
     Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MODES, CONTROL)),
     Row(("one-by-one", "append", "direct", "mmap", "punch", "random"), ("dioread_lock",), OURS),
     Row(("move-ext",), ("ordered", "1k-blocks", "external", "quota")),
-    Row(("swap-boot",), ("ordered", "quota", "1k-blocks")),
+    Row(("swap-boot",), ("ordered", "1k-blocks")),
     Row(("shift",), ("ordered", "journal", "1k-blocks", "bigalloc", "quota")),
     Row(("inline",), ("inline_data",)),
     Row(("create", "attributes", "random"), ("inline_data",), OURS),

@@ -28,7 +28,7 @@ SLICE = (
     Case("one-by-one", "truncate", "1k-blocks"),
     Case("move-ext", "truncate", "ordered"),
     Case("move-ext", "defer", "ordered"),
-    Case("swap-boot", "defer", "quota"),
+    Case("swap-boot", "defer", "1k-blocks"),
     Case("shift", "defer", "bigalloc"),
     Case("inline", "truncate", "inline_data"),
     Case("aio", "defer", "lazytime"),
