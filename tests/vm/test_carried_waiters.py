@@ -26,7 +26,7 @@ CREATS = 3000
 @pytest.fixture(scope="module")
 def creats(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the guest finds the creats program."""
-    return vm.stage(str(compile_program("creats", tmp_path_factory.mktemp("creats"))))
+    return vm.stage(compile_program("creats", tmp_path_factory.mktemp("creats")))
 
 
 @pytest.fixture

@@ -59,6 +59,14 @@ def start(fs: GuestFs, options: str) -> None:
     fs.vm.run(f"cp {MNT}/f {OTHER}; cp {MNT}/f {THIRD}; sync")
 
 
+def leave_unflushed_data(fs: GuestFs, options: str) -> None:
+    """Two files with young stamps that are committed; the other one's data is in the cache."""
+    start(fs, options)
+    fs.ops("open", "write", "fsync")
+    fs.ops("open", "write", "fsync", file=OTHER)
+    fs.ops("open", "write", "writeback", "waitfirst", file=OTHER)
+
+
 def failed(fs: GuestFs, file: str, *words: str) -> int:
     """The errno of the last of these ops, 0 if it succeeded."""
     return fs.ops("open", *words[:-1], f"?{words[-1]}", file=file)[-1]["errno"]
@@ -67,11 +75,7 @@ def failed(fs: GuestFs, file: str, *words: str) -> int:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_failed_fsync_takes_other_files_with_it(losing: GuestFs, mode: str) -> None:
     """Both have written; one's flush fails, which loses the other's data, too."""
-    start(losing, MODES[mode])
-    # Stamps that are young and committed, where the mode keeps them for a while.
-    losing.ops("open", "write", "fsync")
-    losing.ops("open", "write", "fsync", file=OTHER)
-    losing.ops("open", "write", "writeback", "waitfirst", file=OTHER)
+    leave_unflushed_data(losing, MODES[mode])
     losing.vm.run(FAIL_A_FLUSH)
     assert failed(losing, f"{MNT}/f", "write", "fsync") != 0
     assert failed(losing, OTHER, "fsync") != 0
@@ -80,10 +84,7 @@ def test_a_failed_fsync_takes_other_files_with_it(losing: GuestFs, mode: str) ->
 @pytest.mark.parametrize("mode", MODES)
 def test_a_flush_behind_a_failed_one_is_not_trusted(losing_slowly: GuestFs, mode: str) -> None:
     """Two fsyncs at once: the first one's flush takes both files' data, the second's is fine."""
-    start(losing_slowly, MODES[mode])
-    losing_slowly.ops("open", "write", "fsync")
-    losing_slowly.ops("open", "write", "fsync", file=OTHER)
-    losing_slowly.ops("open", "write", "writeback", "waitfirst", file=OTHER)
+    leave_unflushed_data(losing_slowly, MODES[mode])
     seen = losing_slowly.vm.run(
         f"{FAIL_A_FLUSH}; fsops={losing_slowly.fsops_path}\n"
         f"$fsops {MNT}/f open write '?fsync' & sleep 0.005; $fsops {OTHER} open '?fsync'; wait"

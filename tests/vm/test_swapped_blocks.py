@@ -17,7 +17,7 @@ MODES = {
 @pytest.fixture(scope="module")
 def swapped(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the guest finds the swapped program."""
-    return vm.stage(str(compile_program("swapped", tmp_path_factory.mktemp("swapped"))))
+    return vm.stage(compile_program("swapped", tmp_path_factory.mktemp("swapped")))
 
 
 @pytest.mark.short
