@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from fastsync_lab.build import (
     own_modules,
 )
 from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, shown
+from fastsync_lab.cli_study import list_all, run
 from fastsync_lab.cli_vm import vm
 from fastsync_lab.cli_xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
@@ -22,20 +24,15 @@ from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import VARIANTS
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
-from fastsync_lab.device import profile_names
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
-from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
 from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.paths import build_dir, cache_dir
+from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report, progress
-from fastsync_lab.report import plot as draw
-from fastsync_lab.report import print_table, write_report
-from fastsync_lab.waits.rows import NAME as WAITS
-from fastsync_lab.waits.run import run_waits
-from fastsync_lab.waits.summary import print_waits, write_waits
+from fastsync_lab.studies import studies
+from fastsync_lab.study.pages import write_report
 from fastsync_lab.xfstests.summary import write_xfstests
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
@@ -48,7 +45,26 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def say_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        project = tomllib.loads((repo_root() / "pyproject.toml").read_text())["project"]
+        print(f"fastsync {project['version']}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=say_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
 
 
 @app.command(epilog=EXIT_CODES)
@@ -100,47 +116,8 @@ app.command(
 )(vm)
 
 
-@app.command(epilog=EXIT_CODES)
-def run(
-    experiments: Annotated[
-        list[str], typer.Argument(help=f"Out of: {', '.join([*experiment_names(), WAITS])}.")
-    ],
-    quick: Annotated[
-        bool, typer.Option("--quick/--full", help="Few repetitions, or all that the README has.")
-    ] = True,
-    kernel: KernelOption = "6.12",
-    device: Annotated[
-        list[str] | None,
-        typer.Option(help="A device profile, may be repeated (default: the experiment's own)."),
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write all results to this file, too.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the results into this PNG.")] = None,
-) -> None:
-    """Run experiments in the virtual machine, print a table, keep JSON under results/."""
-    check_kernel(kernel, stock=False)
-    check_names("experiment", experiments, [*experiment_names(), WAITS])
-    check_names("device profile", device or [], profile_names())
-    if WAITS in experiments and (len(experiments) > 1 or json or plot):
-        raise UsageError(f"{WAITS} is run alone, without --json and --plot")
-    needs.check_programs(needs.BUILD, needs.GUEST)
-    if WAITS in experiments:
-        with progress() as report:
-            found = run_waits(quick=quick, kernel=kernel, devices=device or None, report=report)
-        print_waits(found)
-        return
-    with progress() as report:
-        paths = run_experiments(
-            experiments,
-            quick=quick,
-            kernel=kernel,
-            devices=device or None,
-            json_path=json,
-            report=report,
-        )
-    print_table(paths)
-    if plot is not None:
-        draw(paths, plot)
-        print(f"drew {shown(plot.absolute())}")
+app.command(epilog=EXIT_CODES)(run)
+app.command("list", epilog=EXIT_CODES)(list_all)
 
 
 @app.command(
@@ -249,10 +226,9 @@ app.command(
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
     """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
-    write_report()
+    write_report(studies())
     write_crash()
     write_faults()
-    write_waits()
     write_xfstests()
 
 
@@ -273,7 +249,9 @@ def clean(
 def check_command(arguments: list[str]) -> None:
     """Raise UsageError when the first argument is a command that there is not."""
     commands = [
-        command.callback.__name__ for command in app.registered_commands if command.callback
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
     ]
     if arguments and not arguments[0].startswith("-"):
         check_names("command", arguments[:1], commands)

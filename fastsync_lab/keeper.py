@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fastsync_lab.documents import replace_block
-from fastsync_lab.experiment import write_atomically
-from fastsync_lab.paths import repo_root, results_dir, write_whole
+from fastsync_lab.paths import repo_root, results_dir, write_json, write_whole
 
 DOCUMENT = "docs/reliability.md"
 README = "README.md"
@@ -48,11 +47,11 @@ class Keeper(Generic[Part]):
     def add(self, part: Part) -> None:
         """A part is finished."""
         self.parts.append(part)
-        write_atomically(self._partial, self._make(self.parts))
+        write_json(self._partial, self._make(self.parts))
 
     def finish(self) -> Path:
         """All are; where the result lies."""
-        write_atomically(self._path, self._make(self.parts))
+        write_json(self._path, self._make(self.parts))
         self._partial.unlink(missing_ok=True)
         return self._path
 

@@ -1,12 +1,13 @@
 """Where things lie: the repository, the cache of unpacked kernels, build products and results."""
 
 import fcntl
+import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from fastsync_lab.interrupt import STOP
 
@@ -66,3 +67,8 @@ def write_whole(path: Path, text: str) -> None:
     with STOP.held():
         half.write_text(text)
         half.replace(path)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace a JSON file in one step."""
+    write_whole(path, json.dumps(value, indent=1) + "\n")

@@ -13,11 +13,11 @@ from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.experiment import mtime_options
 from fastsync_lab.faults.compare import Case, Effect, Fault, Result
 from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, Ran
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
+from fastsync_lab.options import mtime_options
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Passing, Report, silent
 from fastsync_lab.qemu import VmConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.device import load_profile
 from fastsync_lab.errors import FastsyncError, TimeLimitError
-from fastsync_lab.experiment import mtime_options
+from fastsync_lab.options import mtime_options
 from fastsync_lab.vm import Vm
 from fastsync_lab.xfstests.results import DIED, FAIL, HUNG, NOT_RUN, PASS, Run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.experiment import write_atomically
+from fastsync_lab.paths import write_json
 
 FORMAT = 1
 PASS = "pass"
@@ -75,7 +75,7 @@ class Store:
         modes = {mode: data for mode, data in self._kept.items() if mode not in self._keys}
         for name, key in self._keys.items():
             modes[name] = {"key": asdict(key), "tests": runs_json(self.runs[name])}
-        write_atomically(self._path, {"format": FORMAT, **self._about, "modes": modes})
+        write_json(self._path, {"format": FORMAT, **self._about, "modes": modes})
 
 
 def read_modes(path: Path) -> dict[str, Any]:

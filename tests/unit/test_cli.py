@@ -2,15 +2,19 @@
 
 import os
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from fastsync_lab import cli, shell
+from fastsync_lab.device import profile_names
+from fastsync_lab.kernels import load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
+from fastsync_lab.studies import studies
 
-COMMANDS = ["build", "vm", "run", "crash", "faults", "xfstests", "report", "clean"]
+COMMANDS = ["build", "vm", "run", "list", "crash", "faults", "xfstests", "report", "clean"]
 
 
 def fastsync(*arguments: str) -> shell.Completed:
@@ -26,12 +30,33 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
     assert "Exit status: " in result.stdout
 
 
+def test_help_has_a_short_name() -> None:
+    long, short = (CliRunner().invoke(cli.app, ["run", option]) for option in ("--help", "-h"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((repo_root() / "pyproject.toml").read_text())["project"]
+    assert fastsync("--version").stdout == f"fastsync {project['version']}\n"
+
+
+def test_list_has_a_line_for_each_of_what_there_is() -> None:
+    lines = fastsync("list").stdout.splitlines()
+    names = [line.split()[0] for line in lines]
+    for name in (*studies(), *profile_names(), *load_series(), "stock", "defer", "xfs", "btrfs"):
+        assert names.count(name) >= 1
+    assert all(len(line.split()) > 1 or line.endswith(":") for line in lines)
+    assert [line for line in lines if "not durable" in line and "nobarrier" in line]
+    assert max(map(len, lines)) <= 120
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
             ["bild"],
-            "no command 'bild': allowed are build, vm, run, crash, faults, xfstests, report, clean",
+            "no command 'bild': allowed are build, vm, run, list, crash, faults, xfstests, report, "
+            "clean",
         ),
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
@@ -45,7 +70,7 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
         (["vm", "--share", "/no/such", "--", "true"], "cannot share '/no/such': there is no such"),
         (["vm", "--processors", "2", "--", "true"], "2 processors take real time: virtual time"),
         (["vm", "--parameter", "a b", "--", "true"], "'a b' is not one kernel parameter"),
-        (["run", "x"], "no experiment 'x': allowed are "),
+        (["run", "x"], "no study 'x': allowed are overwrite, fstat, sqlite, "),
         (["xfstests", "--tree", "/"], "/ is no checkout of xfstests: it has no `check` and no "),
         (["xfstests", "--tree", "/", "--mode", "x"], "no mode 'x': allowed are stock, off, "),
         (["faults", "x"], "no workload 'x': allowed are all, overwrite, "),

@@ -46,9 +46,9 @@ def test_each_command_looks_for_its_own_first(
             if program.name != programs and not (tmp_path / program.name).exists():
                 (tmp_path / program.name).symlink_to(program)
     script = (
-        "from fastsync_lab import cli, needs; needs.SYSTEM_FOLDERS = (); cli.fetch_kernel = None; "
-        "cli.crash_command.run = cli.faults_command.run = cli.run_waits = None; "
-        "cli.run_experiments = None; cli.main()"
+        "from fastsync_lab import cli, cli_study, needs; needs.SYSTEM_FOLDERS = (); "
+        "cli.fetch_kernel = None; cli.crash_command.run = cli.faults_command.run = None; "
+        "cli_study.run_studies = None; cli.main()"
     )
     env = {"PATH": str(tmp_path), "FASTSYNC_CACHE": str(tmp_path / "cache")}
     argv = [sys.executable, "-c", script, *command]

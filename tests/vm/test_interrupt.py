@@ -58,7 +58,7 @@ def test_ctrl_c_keeps_the_runs_that_are_finished(
     interrupted_run(kernel, f"{name}: booting")
     assert not partial.exists()
     interrupted_run(kernel, f"{name} 1/16: ")
-    whole = [cell for cell in json.loads(partial.read_text())["cells"] if cell["repetitions"]]
+    whole = [cell for cell in json.loads(partial.read_text())["cells"] if cell["runs"]]
     assert len(whole) == 1
     lines = interrupted_run(kernel, f"{name} 2/16: ")
     assert f"fastsync: {name}: 1 of 16 runs are there from an interrupted run" in lines

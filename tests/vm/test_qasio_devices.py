@@ -13,8 +13,8 @@ from fastsync_lab.kernels import KernelTree
 from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import silent
 from fastsync_lab.qemu import VmConfig
+from fastsync_lab.studies.qasio import WAITS
 from fastsync_lab.vm import Vm
-from fastsync_lab.waits.cells import WAITS
 from tests.vm.conftest import IN_TIME, compile_program
 from tests.vm.guestfs import FILE, MNT, GuestFs
 from tests.vm.scheduled import (

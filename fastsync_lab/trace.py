@@ -1,16 +1,14 @@
-"""Accounting of block requests by where they land, and latencies: pure functions on text.
+"""Accounting of block requests by where they land: pure functions on text.
 
-The input is what tracefs prints for block:block_rq_issue and block:block_rq_complete, what dumpe2fs
-and debugfs say of a file system, and fio's JSON.
+The input is what tracefs prints for block:block_rq_issue and block:block_rq_complete, and what
+dumpe2fs and debugfs say of a file system.
 """
 
-import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastsync_lab.errors import FastsyncError
 
@@ -20,7 +18,8 @@ BURST_SECTORS = 128  # a longer run of adjacent sectors counts as sequential
 DATA = "data"
 JOURNAL = "journal"
 METADATA = "metadata"
-CLASSES = (DATA, JOURNAL, METADATA)
+UNSORTED = "unsorted"  # on a file system whose layout nobody has read
+CLASSES = (DATA, JOURNAL, METADATA, UNSORTED)
 
 MARK_BEGIN = "fastsync begin"
 MARK_END = "fastsync end"
@@ -84,8 +83,10 @@ class Trace:
 
         Raises FastsyncError when the trace lacks either mark.
         """
-        begin = next((t for t, text in self.marks if text == f"{MARK_BEGIN} {name}"), None)
-        end = next((t for t, text in self.marks if text == f"{MARK_END} {name}"), None)
+        begin, end = (
+            next((t for t, text in self.marks if text == f"{mark} {name}".strip()), None)
+            for mark in (MARK_BEGIN, MARK_END)
+        )
         if begin is None or end is None:
             raise FastsyncError(f"the block trace has no begin and end of phase {name!r}")
         return tuple(r for r in self.requests if begin <= r.time_us <= end)
@@ -154,10 +155,11 @@ class Extent:
 
 
 class Layout:
-    """Which class each sector of a device belongs to; what no extent covers is file data."""
+    """Which class each sector of a device belongs to; what no extent covers is of class `rest`."""
 
-    def __init__(self, extents: Iterable[Extent]) -> None:
+    def __init__(self, extents: Iterable[Extent], rest: str = DATA) -> None:
         """Where extents overlap, the one that starts first wins."""
+        self.rest = rest
         merged: list[Extent] = []
         for extent in sorted(extents, key=lambda e: (e.start, e.end)):
             start = max(extent.start, merged[-1].end) if merged else extent.start
@@ -179,9 +181,9 @@ class Layout:
             while index < len(self.extents) and self.extents[index].end <= position:
                 index += 1
             if index == len(self.extents) or self.extents[index].start >= end:
-                name, stop = DATA, end
+                name, stop = self.rest, end
             elif self.extents[index].start > position:
-                name, stop = DATA, self.extents[index].start
+                name, stop = self.rest, self.extents[index].start
             else:
                 name, stop = self.extents[index].name, min(end, self.extents[index].end)
             pieces.append((name, stop - position))
@@ -232,11 +234,6 @@ class ClassCount:
     bytes: int
     requests: int
 
-    @property
-    def mean_request_kib(self) -> float:
-        """Bytes over requests in KiB, 0 when there was none."""
-        return self.bytes / self.requests / 1024 if self.requests else 0.0
-
 
 @dataclass(frozen=True)
 class Accounting:
@@ -266,19 +263,20 @@ class Accounting:
         """Write requests, all classes."""
         return sum(count.requests for count in self.by_class.values())
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values for a result file."""
+    def for_each(self, operations: float) -> dict[str, float]:
+        """The metrics of study/rows.py that it has, for each of so many operations."""
         return {
-            "bytes": {name: count.bytes for name, count in self.by_class.items()},
-            "requests": {name: count.requests for name, count in self.by_class.items()},
-            "flushes": self.flushes,
-            "fua": self.fua,
-            "reads": self.reads,
-            "discards": self.discards,
-            "mean_request_kib": round(self.mean_request_kib, 4),
-            "sequential_ratio": round(self.sequential_ratio, 6),
-            "mean_write_us": round(self.mean_write_us, 3),
-            "mean_flush_us": round(self.mean_flush_us, 3),
+            "kib": self.bytes / operations / 1024,
+            **{f"kib_{name}": one.bytes / operations / 1024 for name, one in self.by_class.items()},
+            "flushes": self.flushes / operations,
+            "fua": self.fua / operations,
+            "requests": self.requests / operations,
+            "reads": self.reads / operations,
+            "discards": self.discards / operations,
+            "request_kib": self.mean_request_kib,
+            "sequential": self.sequential_ratio,
+            "write_us": self.mean_write_us,
+            "flush_us": self.mean_flush_us,
         }
 
 
@@ -338,97 +336,3 @@ def lost_events(per_cpu_stats: str) -> int:
     if not counts:
         raise FastsyncError("tracefs printed no statistics of its buffer")
     return sum(int(number) for number in counts)
-
-
-# --- throughput and latency --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Operations a second and the time of a call in ns."""
-
-    operations: int
-    ops_per_s: float
-    mean_ns: float
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values for a result file."""
-        return {
-            "operations": self.operations,
-            "ops_per_s": round(self.ops_per_s, 4),
-            "mean_ns": round(self.mean_ns),
-            "p50_ns": self.p50_ns,
-            "p99_ns": self.p99_ns,
-            "max_ns": self.max_ns,
-        }
-
-
-def fio_job(text: str) -> dict[str, Any]:
-    """The one job of fio's JSON, behind whatever it warned of.
-
-    Raises FastsyncError when the job failed; ValueError, KeyError, IndexError or TypeError when it
-    is no such JSON.
-    """
-    job: dict[str, Any] = json.loads(text[text.index("{") :])["jobs"][0]
-    if job["error"]:
-        raise FastsyncError(f"fio's job failed with error {job['error']}")
-    return job
-
-
-def parse_fio(text: str) -> Latency:
-    """Writes a second, and the latency of the sync call after each, from fio's JSON (one job).
-
-    Raises FastsyncError when it is no such JSON or the job failed.
-    """
-    try:
-        job = fio_job(text)
-        write, sync = job["write"], job["sync"]["lat_ns"]
-        percentile = sync["percentile"]
-        return Latency(
-            operations=int(write["total_ios"]),
-            ops_per_s=float(write["iops"]),
-            mean_ns=float(sync["mean"]),
-            p50_ns=int(percentile["50.000000"]),
-            p99_ns=int(percentile["99.000000"]),
-            max_ns=int(sync["max"]),
-        )
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise FastsyncError(f"fio printed no result of a write job: {error!r}") from error
-
-
-def parse_sqlbench(text: str) -> dict[str, Latency]:
-    """Transactions a second and their latency for each phase, from sqlbench's JSON.
-
-    Raises FastsyncError when it is no such JSON.
-    """
-    try:
-        phases = json.loads(text)["phases"]
-        return {
-            name: Latency(
-                operations=int(phase["operations"]),
-                ops_per_s=int(phase["operations"]) * 1e9 / int(phase["elapsed_ns"]),
-                mean_ns=float(phase["mean_ns"]),
-                p50_ns=int(phase["p50_ns"]),
-                p99_ns=int(phase["p99_ns"]),
-                max_ns=int(phase["max_ns"]),
-            )
-            for name, phase in phases.items()
-        }
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise FastsyncError(f"sqlbench printed no result: {error!r}") from error
-
-
-def parse_neighbour(text: str) -> dict[str, float]:
-    """How often the neighbour asked and wrote, and for how long, from its JSON.
-
-    Raises FastsyncError when it is no such JSON or the neighbour did nothing.
-    """
-    try:
-        result = json.loads(text)
-        rounds, elapsed_ns = int(result["rounds"]), int(result["elapsed_ns"])
-        return {"rounds": rounds, "rounds_per_s": round(rounds * 1e9 / elapsed_ns, 2)}
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise FastsyncError(f"the neighbour printed no result: {error!r}") from error

@@ -1,26 +1,21 @@
-"""Block accounting and latencies, from text as the kernel, e2fsprogs and fio print it."""
-
-import json
-from typing import Any
+"""Block accounting, from text as the kernel and e2fsprogs print it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.measure import (
+from fastsync_lab.trace import (
     DATA,
     JOURNAL,
     METADATA,
+    UNSORTED,
     Extent,
     Layout,
     Request,
     account,
     lost_events,
-    parse_fio,
     parse_layout,
-    parse_neighbour,
-    parse_sqlbench,
     parse_trace,
     sequential_ratio,
 )
@@ -74,6 +69,20 @@ def test_phase_leaves_out_what_lies_outside_its_marks() -> None:
     requests = parse_trace(TRACE).phase("overwrite")
     assert len(requests) == 4
     assert not any(r.is_read for r in requests)
+
+
+def test_the_run_itself_is_the_phase_without_a_name() -> None:
+    trace = parse_trace(TRACE.replace(" overwrite", ""))
+    assert len(trace.phase("")) == 4
+    with pytest.raises(FastsyncError, match="no begin and end of phase ''"):
+        parse_trace(TRACE).phase("")
+
+
+def test_without_a_layout_all_is_unsorted() -> None:
+    result = account(parse_trace(TRACE).requests, Layout((), rest=UNSORTED))
+    assert {name: one.bytes for name, one in result.by_class.items() if one.bytes} == {
+        UNSORTED: 16384
+    }
 
 
 def test_phase_without_its_marks_is_an_error() -> None:
@@ -185,20 +194,23 @@ def test_accounting_conserves_bytes_and_requests(
 def test_accounting_of_one_fsync() -> None:
     layout = Layout([Extent(800, 1600, JOURNAL)])
     result = account(parse_trace(TRACE).phase("overwrite"), layout)
-    assert result.as_json() == {
-        "bytes": {DATA: 4096, JOURNAL: 12288, METADATA: 0},
-        "requests": {DATA: 1, JOURNAL: 2, METADATA: 0},
-        "flushes": 1,
-        "fua": 1,
-        "reads": 0,
-        "discards": 0,
-        "mean_request_kib": 5.3333,
-        "sequential_ratio": 0.0,
-        "mean_write_us": 703.333,
-        "mean_flush_us": 1000.0,
+    assert [result.by_class[name].requests for name in (DATA, JOURNAL, METADATA)] == [1, 2, 0]
+    assert result.for_each(2) == {
+        "kib": 8.0,
+        "kib_data": 2.0,
+        "kib_journal": 6.0,
+        "kib_metadata": 0.0,
+        "kib_unsorted": 0.0,
+        "flushes": 0.5,
+        "fua": 0.5,
+        "requests": 1.5,
+        "reads": 0.0,
+        "discards": 0.0,
+        "request_kib": pytest.approx(16 / 3),
+        "sequential": 0.0,
+        "write_us": pytest.approx(2110 / 3),
+        "flush_us": 1000.0,
     }
-    assert result.by_class[JOURNAL].mean_request_kib == 6.0
-    assert result.by_class[METADATA].mean_request_kib == 0.0
 
 
 def test_accounting_of_nothing() -> None:
@@ -234,59 +246,3 @@ def test_lost_events_are_added_up() -> None:
     assert lost_events(stats.format(5) + stats.format(1)) == 10
     with pytest.raises(FastsyncError):
         lost_events("")
-
-
-def fio_job(**changes: Any) -> str:
-    percentile = {"50.000000": 1712128, "99.000000": 4014080}
-    sync = {"lat_ns": {"mean": 1758000.5, "max": 4100000, "percentile": percentile}}
-    job = {"error": 0, "write": {"total_ios": 1044, "iops": 521.48}, "sync": sync}
-    return "fio: some note\n" + json.dumps({"jobs": [job | changes]})
-
-
-def test_fio_json() -> None:
-    assert parse_fio(fio_job()).as_json() == {
-        "operations": 1044,
-        "ops_per_s": 521.48,
-        "mean_ns": 1758000,
-        "p50_ns": 1712128,
-        "p99_ns": 4014080,
-        "max_ns": 4100000,
-    }
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"jobs": []}', fio_job(sync={}), "fio: died"])
-def test_what_is_no_fio_json_is_an_error(text: str) -> None:
-    with pytest.raises(FastsyncError, match="no result"):
-        parse_fio(text)
-
-
-def test_a_failed_fio_job_is_an_error() -> None:
-    with pytest.raises(FastsyncError, match="error 28"):
-        parse_fio(fio_job(error=28))
-
-
-def test_sqlbench_json() -> None:
-    phase = {
-        "operations": 200,
-        "elapsed_ns": 2_000_000_000,
-        "mean_ns": 9_900_000,
-        "p50_ns": 9_000_000,
-        "p99_ns": 20_000_000,
-        "max_ns": 21_000_000,
-    }
-    latency = parse_sqlbench(json.dumps({"phases": {"update": phase}}))["update"]
-    assert latency.ops_per_s == 100.0
-    assert latency.p99_ns == 20_000_000
-    with pytest.raises(FastsyncError):
-        parse_sqlbench("sqlbench: cannot open")
-
-
-def test_neighbour_json() -> None:
-    text = json.dumps({"rounds": 10_000, "elapsed_ns": 2_000_000_000})
-    assert parse_neighbour(text) == {"rounds": 10_000, "rounds_per_s": 5000.0}
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"rounds": 1, "elapsed_ns": 0}', "neighbour: died"])
-def test_a_neighbour_without_a_result_is_an_error(text: str) -> None:
-    with pytest.raises(FastsyncError, match="neighbour printed no result"):
-        parse_neighbour(text)

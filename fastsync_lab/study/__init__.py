@@ -1,0 +1,20 @@
+"""What all studies share: the contract, one runner, one store of rows, one judge, one way to show.
+
+Each module imports only those above it:
+
+rows         what a run measured, as typed rows; medians and spreads
+judge        what figures must show, and verdicts on them
+contract     what a study declares; file systems, schedulers, programs and cells
+filesystems  the rows of the file-system axis: ext4 with and without our modules, and its peers
+programs     what is compiled for the guest
+fio          a workload that several studies have
+output       what our own benchmarks print
+store        result files
+plan         which cells a run has, and what a figure of one depends on
+runner       builds, boots, runs; goes on where it was interrupted
+show         tables on the terminal and in Markdown
+plot         pictures
+pages        what `report` writes
+
+docs/studies.md tells how a study is made.
+"""

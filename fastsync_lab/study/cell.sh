@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# One run of a cell, in the guest. fastsync_lab/study/plan.py says what is to be done, in variables
+# and functions, and then sources this:
+#
+#   FS_KIND FS_MKFS FS_OPTIONS	the file system; an empty kind: the device itself
+#   PHASE PHASES		at which part of a tick the run begins: 1 of 5, say
+#   TRACED			1: block requests are traced, into $FASTSYNC_OUT/trace
+#   set_queue prepare run	functions: the scheduler, what comes first, what is measured
+#
+# What is printed comes in sections. The run takes the journal as the preparation has left it: not
+# checkpointed, not emptied, the same for all that are compared.
+
+: "${FS_KIND?}" "${FS_MKFS?}" "${FS_OPTIONS?}" "${PHASE?}" "${PHASES?}" "${TRACED?}" "${FASTSYNC_DEV?}"
+MOUNT_POINT=/run/fastsync/mnt
+MARKER=/sys/kernel/tracing/trace_marker
+QUEUE=/sys/block/${FASTSYNC_DEV##*/}/queue
+TRACING=/sys/kernel/tracing
+TRACE_BUFFER_KIB=65536
+SETTLE_S=6 # longer than jbd2's periodic commit and the first write-back (5 s)
+export MARKER QUEUE
+
+section() {
+	echo "== fastsync section $1"
+}
+
+# Runs a command between two marks in the trace, by which the requests of subject $1 are cut out.
+measured() {
+	local subject=$1 status
+	shift
+	echo "fastsync begin $subject" >$MARKER
+	"$@"
+	status=$?
+	echo "fastsync end $subject" >$MARKER
+	return $status
+}
+
+# Ends at part $PHASE of $PHASES of a timer's tick, or the same little while later each time.
+wait_for_phase() {
+	local hz tick_us wait_us seconds
+	hz=$(sed -n 's/^CONFIG_HZ=//p' "/boot/config-$(uname -r)")
+	tick_us=$((1000000 / hz))
+	wait_us=$((2 * tick_us + tick_us * PHASE / PHASES - ${EPOCHREALTIME/./} % tick_us))
+	printf -v seconds '0.%06d' "$wait_us"
+	busybox sleep "$seconds"
+}
+
+start_trace() {
+	echo 0 >$TRACING/tracing_on
+	echo mono >$TRACING/trace_clock
+	echo $TRACE_BUFFER_KIB >$TRACING/buffer_size_kb
+	echo >$TRACING/trace
+	echo 1 >$TRACING/events/block/block_rq_issue/enable
+	echo 1 >$TRACING/events/block/block_rq_complete/enable
+	echo 1 >$TRACING/tracing_on
+}
+
+stop_trace() {
+	echo 0 >$TRACING/tracing_on
+	echo 0 >$TRACING/events/block/enable
+}
+
+print_trace() {
+	local file
+	section stats
+	for file in "$TRACING"/per_cpu/cpu*/stats; do
+		echo "$(<"$file")"
+	done
+	cat $TRACING/trace >"${FASTSYNC_OUT?}/trace"
+}
+
+# Where blocks lie: the journal, folders (their numbers are in the file "folders"), the rest.
+print_layout() {
+	section dumpe2fs
+	dumpe2fs "$FASTSYNC_DEV" 2>/dev/null
+	printf 'blocks <8>\n' >commands
+	section journal
+	debugfs -f commands "$FASTSYNC_DEV" 2>/dev/null
+	section folders
+	debugfs -f folders "$FASTSYNC_DEV" 2>/dev/null
+	rm commands folders
+}
+
+print_file_system() {
+	local line counter
+	section mounted
+	while read -r line; do
+		case $line in *" $MOUNT_POINT "*) echo "$line" ;; esac
+	done </proc/mounts
+	section counters
+	for counter in mtime_updates_done mtime_updates_skipped mtime_commits_avoided; do
+		if [ -e "/sys/fs/ext4/${FASTSYNC_DEV##*/}/$counter" ]; then
+			echo "$counter $(<"/sys/fs/ext4/${FASTSYNC_DEV##*/}/$counter")"
+		fi
+	done
+}
+
+mkdir -p $MOUNT_POINT || exit
+! mountpoint -q $MOUNT_POINT || umount $MOUNT_POINT || exit
+set_queue || exit
+if [ -n "$FS_KIND" ]; then
+	$FS_MKFS "$FASTSYNC_DEV" >/dev/null || exit
+	mount -t "$FS_KIND" -o "$FS_OPTIONS" "$FASTSYNC_DEV" $MOUNT_POINT || exit
+	cd $MOUNT_POINT || exit
+fi
+section prepare
+prepare || exit
+sync
+sleep $SETTLE_S
+wait_for_phase
+[ "$TRACED" = 0 ] || start_trace
+section result
+run
+status=$?
+[ "$TRACED" = 0 ] || stop_trace
+[ $status = 0 ] || exit $status
+[ "$TRACED" = 0 ] || print_trace
+if [ -n "$FS_KIND" ]; then
+	print_file_system
+	[ "$FS_KIND" != ext4 ] || find . -xdev -type d -printf 'blocks <%i>\n' >/run/fastsync/folders
+	cd /run/fastsync && umount $MOUNT_POINT || exit
+	[ "$FS_KIND" != ext4 ] || [ "$TRACED" = 0 ] || print_layout
+fi

@@ -1,0 +1,48 @@
+"""The file-system axis: ext4 as it is, with our modules, with its own options, and its peers."""
+
+from fastsync_lab.options import DEFAULT_INTERVAL_MS, mtime_options
+from fastsync_lab.study.contract import FASTSYNC, FileSystem
+
+
+def in_mode(mode: str, interval_ms: int = DEFAULT_INTERVAL_MS) -> FileSystem:
+    """Our ext4 in a mode of mtime_update."""
+    says = {
+        "truncate": "our ext4: mtime at the start of its interval",
+        "defer": "our ext4: exact mtime, durable with the interval",
+    }[mode]
+    options = mtime_options(mode, interval_ms)
+    return FileSystem(mode, says, options=options, modules=FASTSYNC, interval_ms=interval_ms)
+
+
+STOCK = FileSystem("stock", "Debian's ext4")
+IDEAL = FileSystem("ideal", "Debian's ext4, fdatasync in place of fsync", sync_call="fdatasync")
+TRUNCATE, DEFER = in_mode("truncate"), in_mode("defer")
+OFF = FileSystem("off", "our ext4 without the option", modules=FASTSYNC)
+
+MODES = (TRUNCATE.name, DEFER.name)
+FOUR = (STOCK, IDEAL, TRUNCATE, DEFER)
+FIVE = (*FOUR, OFF)
+
+F2FS = "mkfs.f2fs -q -f"
+PEERS = (
+    FileSystem(
+        "fast_commit", "Debian's ext4 with fast_commit", mkfs=f"{STOCK.mkfs} -O fast_commit"
+    ),
+    FileSystem("lazytime", "Debian's ext4 with lazytime", options="lazytime"),
+    FileSystem("noatime", "Debian's ext4 with noatime", options="noatime"),
+    FileSystem("data=journal", "Debian's ext4, data in the journal", options="data=journal"),
+    FileSystem("xfs", "XFS", kind="xfs", mkfs="mkfs.xfs -q -f"),
+    FileSystem("btrfs", "btrfs", kind="btrfs", mkfs="mkfs.btrfs -q -f"),
+    FileSystem("f2fs", "F2FS", kind="f2fs", mkfs=F2FS, options="fsync_mode=posix"),
+    FileSystem(
+        "f2fs nobarrier",
+        "F2FS without flushes: not durable, for comparison",
+        kind="f2fs",
+        mkfs=F2FS,
+        options="fsync_mode=nobarrier",
+        durable=False,
+    ),
+)
+RAW = FileSystem("raw", "the device itself", kind="", mkfs="")
+
+ALL = (*FIVE, *PEERS, RAW)

@@ -1,0 +1,36 @@
+"""What our own benchmarks print: JSON with latencies, nearest rank, of calls or phases."""
+
+import json
+from typing import Any
+
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.study.rows import Subjects, Values
+
+
+def call_values(call: Any) -> Values:
+    """The latencies of a call as our own benchmarks print them.
+
+    Raises KeyError, ValueError or TypeError when it is no such object.
+    """
+    return {
+        "operations": int(call["operations"]),
+        **{name: int(call[name]) for name in ("mean_ns", "p50_ns", "p99_ns", "max_ns")},
+    }
+
+
+def phases_of(program: str, text: str) -> Subjects:
+    """Operations a second and latencies of each phase, from the JSON of one of our benchmarks.
+
+    Raises FastsyncError when it is no such JSON.
+    """
+    try:
+        phases = json.loads(text)["phases"]
+        return {
+            name: {
+                **call_values(phase),
+                "ops_per_s": int(phase["operations"]) * 1e9 / int(phase["elapsed_ns"]),
+            }
+            for name, phase in phases.items()
+        }
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise FastsyncError(f"{program} printed no result: {error!r}") from error

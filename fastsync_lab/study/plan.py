@@ -1,0 +1,168 @@
+"""Which cells a run has, what a figure of one depends on, and the bash that runs it."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.device import DeviceProfile, load_profile
+from fastsync_lab.image import RootImage
+from fastsync_lab.kernels import KernelTree, file_checksum
+from fastsync_lab.qemu import models_cpu
+from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
+from fastsync_lab.study.store import key_of, stem
+
+CELL_SH = Path(__file__).with_name("cell.sh")
+SECTION = "== fastsync section "
+WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
+DEFAULT_MAX_SECTORS = 0  # what the kernel takes for its default
+
+
+@dataclass(frozen=True)
+class Job:
+    """One study on one kernel series and one device: what one guest runs."""
+
+    study: Study[Any]
+    series: str
+    profile: DeviceProfile
+    quick: bool
+
+    @property
+    def name(self) -> str:
+        """The stem of its result file."""
+        return stem(self.study.name, self.series, self.profile.name, quick=self.quick)
+
+    @property
+    def cells(self) -> list[Cell[Any]]:
+        """What it runs."""
+        return list(self.study.cells(self.profile.name, quick=self.quick))
+
+    def runs_of(self, cell: Cell[Any]) -> int:
+        """How often it runs a cell."""
+        return self.study.runs_of(cell, quick=self.quick)
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has."""
+        return sum(self.runs_of(cell) for cell in self.cells)
+
+
+def plan(
+    studies: Sequence[Study[Any]], *, series: str, quick: bool, devices: Sequence[str] | None
+) -> list[Job]:
+    """The jobs of these studies, on their own devices or on these."""
+    return [
+        Job(study, series, load_profile(device), quick)
+        for study in studies
+        for device in (devices or study.axes(quick=quick).devices)
+    ]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all guests of a run share: what was fetched and built, by name."""
+
+    tree: KernelTree
+    pairs: Mapping[str, ModuleSet]
+    modules: Mapping[str, Path]
+    programs: Mapping[str, Path]
+    images: Mapping[str, RootImage]
+    icount_shift: int = 1
+
+
+def describe(job: Job, setting: Setting) -> dict[str, Any]:
+    """Everything that a figure depends on besides the cell's own inputs."""
+    study = job.study
+    files = {
+        f"{name}/{path.name}": path
+        for name in dict.fromkeys(cell.system.modules for cell in job.cells)
+        for path in (setting.pairs[name].jbd2, setting.pairs[name].ext4)
+    }
+    files |= {f"{name}.ko": setting.modules[name] for name in ("flashdev", *study.modules)}
+    files |= {program.name: setting.programs[program.name] for program in study.programs}
+    image = setting.images[study.image]
+    versions = [f"{name}-{image.version(name)}" for name in study.packages]
+    versions += [program.version for program in study.programs if program.version]
+    return {
+        "kernel_release": setting.tree.release,
+        "debian_version": setting.tree.debian_version,
+        "sha256": {name: file_checksum(path) for name, path in files.items()},
+        "root_sha256": image.digest,
+        "cell_sha256": file_checksum(CELL_SH),
+        "versions": list(dict.fromkeys(versions)),
+        "device": asdict(job.profile),
+        "capacity_mib": study.capacity_mib,
+        "memory_mib": study.memory_mib,
+        "icount_shift": setting.icount_shift,
+        "models_cpu": models_cpu(setting.icount_shift),
+        "setup": study.setup,
+    }
+
+
+def cell_record(job: Job, cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell without runs, as a result file has it: its key, its place, how it is made."""
+    script = job.study.script(cell, str)
+    inputs = {
+        "filesystem": asdict(cell.system),
+        "queue": queue_script(job.study, cell),
+        "prepare": script.prepare,
+        "command": script.run,
+    }
+    return {
+        "key": key_of(environment, inputs),
+        "workload": cell.workload.name,
+        "system": cell.system.name,
+        "interval_ms": cell.system.interval_ms,
+        "scheduler": cell.scheduler.name,
+        **inputs,
+        "runs": [],
+    }
+
+
+# --- bash --------------------------------------------------------------------------------------
+
+
+def queue_script(study: Study[Any], cell: Cell[Any]) -> str:
+    """Bash that gives the device a scheduler and its settings; $QUEUE is where they are."""
+    one: Scheduler = cell.scheduler
+    if not one.scheduler:
+        return ":"
+    settings = [
+        ("none", "scheduler"),  # whichever was there loses its own settings
+        (one.scheduler, "scheduler"),
+        (WBT_ON_US if one.wbt else WBT_OFF_US, "wbt_lat_usec"),
+        (one.max_sectors_kb or DEFAULT_MAX_SECTORS, "max_sectors_kb"),
+    ]
+    wanted = one.nr_requests or study.nr_requests.get(cell.device)
+    if wanted and one.scheduler != "none":
+        settings.append((wanted, "nr_requests"))
+    settings += [(value, f"iosched/{name}") for name, value in one.tunables]
+    return " &&\n".join(f'echo {value} >"$QUEUE/{name}"' for value, name in settings)
+
+
+def bash_of(job: Job, cell: Cell[Any], script: Script, cell_sh: str, *, run: int, runs: int) -> str:
+    """Bash for run number `run` (from 0) of `runs` of a cell."""
+    values = {
+        "FS_KIND": cell.system.kind,
+        "FS_MKFS": cell.system.mkfs,
+        "FS_OPTIONS": cell.system.options,
+        "PHASE": run,
+        "PHASES": runs,
+        "TRACED": int(job.study.traced),
+    }
+    functions = {
+        "set_queue": queue_script(job.study, cell),
+        "prepare": script.prepare,
+        "run": script.run,
+    }
+    lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
+    lines += [f"{name}() {{\n{body}\n}}" for name, body in functions.items()]
+    return "\n".join([*lines, f". {cell_sh}"])
+
+
+def sections(text: str) -> dict[str, str]:
+    """The parts of a script's output, by the names after SECTION."""
+    parts = text.split(SECTION)[1:]
+    return {head: body for head, _, body in (part.partition("\n") for part in parts)}

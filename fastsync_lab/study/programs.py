@@ -1,0 +1,59 @@
+"""What is compiled for the guest of a study, from fastsync_lab/programs/."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastsync_lab.paths import build_dir
+from fastsync_lab.progress import Report
+from fastsync_lab.study.contract import Program
+from fastsync_lab.workload import (
+    SQLITE_VERSION,
+    SYNC_CALLS,
+    compile_changed,
+    fetch_sqlite,
+    library_command,
+    plain_command,
+    sqlbench_command,
+)
+
+
+def compiled(name: str, command: Sequence[str], report: Report) -> Path:
+    """Compile what has changed; the program. Raises FastsyncError when the compiler fails."""
+    output = built(name)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    compile_changed(output, command, report)
+    return output
+
+
+def built(name: str) -> Path:
+    """Where a program lies."""
+    return build_dir() / "programs" / name
+
+
+def plain(name: str) -> Program:
+    """A program that is one file, static."""
+    return Program(name, lambda report: compiled(name, plain_command(name, built(name)), report))
+
+
+def library(name: str) -> Program:
+    """A library for LD_PRELOAD, NAME.so, that is one file."""
+    file = f"{name}.so"
+    return Program(file, lambda report: compiled(file, library_command(name, built(file)), report))
+
+
+def sqlbench(sync_call: str) -> Program:
+    """sqlbench with SQLite in it, calling `sync_call`."""
+    name = f"sqlbench-{sync_call}"
+
+    def build(report: Report) -> Path:
+        return compiled(
+            name, sqlbench_command(sync_call, fetch_sqlite(report), built(name)), report
+        )
+
+    return Program(name, build, f"SQLite {SQLITE_VERSION}")
+
+
+SQLBENCHES = tuple(sqlbench(call) for call in SYNC_CALLS)
+STATWRITE = library("statwrite")
+NEIGHBOUR = plain("neighbour")
+WAITBENCH = plain("waitbench")

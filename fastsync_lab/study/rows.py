@@ -1,0 +1,222 @@
+"""What a run measured, as rows: one for each subject of a run, with the metrics that it has.
+
+A subject is a part of a run: a call, a phase, or "" for the run itself. `lines_of()` makes of the
+rows of several equal runs one line, with the median and the spread of each metric.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from fastsync_lab.errors import FastsyncError
+
+STABLE = 0.05  # a figure whose spread is a larger share of it is called unstable
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A quantity: its head in a table, and what its values are multiplied by there."""
+
+    head: str
+    factor: float = 1.0
+
+
+METRICS: Mapping[str, Metric] = {
+    "operations": Metric("operations"),
+    "ops_per_s": Metric("ops/s"),
+    # of one operation, or of the call that is the subject
+    "mean_ns": Metric("mean, ms", 1e-6),
+    "p50_ns": Metric("p50, ms", 1e-6),
+    "p99_ns": Metric("p99, ms", 1e-6),
+    "max_ns": Metric("max, ms", 1e-6),
+    # what was written for each operation
+    "kib": Metric("KiB/op"),
+    "kib_data": Metric("data"),
+    "kib_journal": Metric("journal"),
+    "kib_metadata": Metric("metadata"),
+    "kib_unsorted": Metric("unsorted"),
+    # requests for each operation
+    "flushes": Metric("flushes"),
+    "fua": Metric("FUA"),
+    "requests": Metric("requests"),
+    "reads": Metric("reads"),
+    "discards": Metric("discards"),
+    # of requests that write
+    "request_kib": Metric("KiB/request"),
+    "sequential": Metric("sequential"),
+    "write_us": Metric("write, us"),
+    "flush_us": Metric("flush, us"),
+    # of one study each
+    "neighbour_per_s": Metric("rounds/s"),
+    "elapsed_s": Metric("all rounds, s"),
+    "writer_mib_s": Metric("writer, MiB/s"),
+    "requests_per_s": Metric("requests/s"),
+    "cpu_ns": Metric("CPU, us a request", 1e-3),
+    "waits": Metric("waits"),
+    "boosted": Metric("boosted"),
+    "late": Metric("late"),
+    "other": Metric("other"),
+    "handle": Metric("by a handle"),
+    "commit": Metric("by a commit"),
+    "saved_us": Metric("saved, us"),
+}
+CLASS_METRICS = ("kib_data", "kib_journal", "kib_metadata", "kib_unsorted")
+
+Values = Mapping[str, float]
+Subjects = Mapping[str, Values]
+
+
+def check_metrics(names: Iterable[str]) -> None:
+    """Raise FastsyncError for a metric that there is not."""
+    for name in names:
+        if name not in METRICS:
+            raise FastsyncError(f"no metric {name!r}: there are {', '.join(METRICS)}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a figure is: a value of each axis. `kernel` is an upstream version.
+
+    `interval_ms` is that of the mount option, None without it.
+    """
+
+    kernel: str
+    study: str
+    device: str
+    workload: str
+    subject: str
+    scheduler: str
+    system: str
+    interval_ms: int | None = None
+
+    @property
+    def series(self) -> str:
+        """The kernel's series."""
+        return series_name(self.kernel)
+
+    @property
+    def name(self) -> str:
+        """Workload and, where there is one, subject."""
+        return f"{self.workload} {self.subject}".strip()
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one run measured of one subject."""
+
+    place: Place
+    run: int
+    values: Values
+
+    def __post_init__(self) -> None:
+        """Raises FastsyncError for a metric that there is not."""
+        check_metrics(self.values)
+
+
+@dataclass(frozen=True)
+class Stat:
+    """The median of some runs, and how far from it the farthest of them is."""
+
+    median: float
+    spread: float = 0.0
+    runs: int = 1
+
+    @property
+    def stable(self) -> bool:
+        """Whether the runs agree."""
+        return self.spread <= STABLE * abs(self.median)
+
+    def over(self, base: "Stat") -> "Stat":
+        """The ratio of two figures; its spread is what both spreads may do to it at most."""
+        ratio = self.median / base.median
+        spread = ratio * (self.spread / self.median + base.spread / base.median) if ratio else 0.0
+        return Stat(ratio, spread, min(self.runs, base.runs))
+
+    def text(self, factor: float = 1.0) -> str:
+        """Median and spread, with no digit that is finer than the spread.
+
+        A spread has one digit, two where the first is a 1. Of one run, three significant digits.
+        """
+        value, spread = self.median * factor, self.spread * factor
+        if not spread:
+            text = f"{value:,.{decimals(value, 2)}f}"
+            return text if self.runs == 1 else f"{text} ± 0"
+        places = -math.floor(math.log10(spread))
+        places += spread * 10**places < 2
+        digits = max(0, places)
+        return f"{round(value, places):,.{digits}f} ± {round(spread, places):,.{digits}f}"
+
+
+def decimals(value: float, more: int) -> int:
+    """How many decimals show the first digit of a value and `more` behind it; three at most."""
+    return min(3, max(0, more - math.floor(math.log10(abs(value))))) if value else 0
+
+
+def stat_of(values: Sequence[float]) -> Stat:
+    """What several runs come to."""
+    middle = float(median(values))
+    return Stat(middle, max(abs(value - middle) for value in values), len(values))
+
+
+@dataclass(frozen=True)
+class Line:
+    """All runs at one place: the metrics that each of them has."""
+
+    place: Place
+    stats: Mapping[str, Stat]
+
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return max(stat.runs for stat in self.stats.values())
+
+    def value(self, metric: str) -> float:
+        """A metric's median. Raises KeyError where there is none."""
+        return self.stats[metric].median
+
+
+def lines_of(rows: Iterable[Row]) -> list[Line]:
+    """A line for each place, in the order of the first rows."""
+    places: dict[Place, list[Values]] = {}
+    for row in rows:
+        places.setdefault(row.place, []).append(row.values)
+    return [
+        Line(
+            place,
+            {
+                metric: stat_of([one[metric] for one in runs])
+                for metric in runs[0]
+                if all(metric in one for one in runs)
+            },
+        )
+        for place, runs in places.items()
+    ]
+
+
+def series_name(kernel: str) -> str:
+    """The series of an upstream version: "6.12" of "6.12.117"."""
+    return ".".join(kernel.split(".")[:2])
+
+
+def place_in(name: str, order: Sequence[str]) -> tuple[int, str]:
+    """Sorts the names in `order` as they stand there, others after them by the alphabet."""
+    return (order.index(name) if name in order else len(order), name)
+
+
+def sweeps(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
+    """Lines with an interval by device and file system, in order of the interval."""
+    series: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        if line.place.interval_ms is not None:
+            series.setdefault((line.place.device, line.place.system), []).append(line)
+    return {
+        key: sorted(found, key=lambda line: line.place.interval_ms or 0)
+        for key, found in series.items()
+    }
+
+
+def is_sweep(lines: Iterable[Line]) -> bool:
+    """Whether a file system is there at more than one interval."""
+    pairs = {(line.place.system, line.place.interval_ms) for line in lines}
+    return len(pairs) > len({system for system, _ in pairs})

@@ -1,0 +1,270 @@
+"""Runs studies: builds, boots, measures, and goes on where a run was interrupted.
+
+One guest for each study and device runs all its cells, each on a fresh file system; two guests run
+at a time.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.build import build_modules, build_own_module, build_qasio
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.image import root_image
+from fastsync_lab.kernel_log import check_kernel_log
+from fastsync_lab.kernels import fetch_kernel, find_series
+from fastsync_lab.paths import write_json
+from fastsync_lab.progress import Report, Tally
+from fastsync_lab.qemu import VmConfig
+from fastsync_lab.study.contract import Cell, Output, Script, Study
+from fastsync_lab.study.plan import (
+    CELL_SH,
+    Job,
+    Setting,
+    bash_of,
+    cell_record,
+    describe,
+    plan,
+    sections,
+)
+from fastsync_lab.study.rows import METRICS, Subjects, Values, check_metrics
+from fastsync_lab.study.store import (
+    DIGITS,
+    FORMAT,
+    kept_runs,
+    load_result,
+    partial_path,
+    tidy,
+    write_result,
+)
+from fastsync_lab.trace import (
+    UNSORTED,
+    Layout,
+    Trace,
+    account,
+    lost_events,
+    parse_layout,
+    parse_trace,
+)
+from fastsync_lab.vm import Vm
+
+PARALLEL_GUESTS = 2
+BLOCK_LAYOUT = Layout((), rest=UNSORTED)
+
+
+# --- one run -----------------------------------------------------------------------------------
+
+
+def layout_of(parts: Mapping[str, str]) -> Layout:
+    """Where things lie; all is unsorted on a file system that is not ext4."""
+    if "dumpe2fs" not in parts:
+        return BLOCK_LAYOUT
+    return parse_layout(parts["dumpe2fs"], parts["journal"], parts["folders"])
+
+
+def with_requests(subjects: Subjects, trace: Trace, layout: Layout) -> dict[str, Values]:
+    """The figures of each subject, and what it asked of the device for each operation.
+
+    Raises FastsyncError when the trace lacks the marks of one.
+    """
+    return {
+        subject: {
+            **values,
+            **account(trace.phase(subject), layout).for_each(values["operations"]),
+        }
+        for subject, values in subjects.items()
+    }
+
+
+def counters_of(text: str) -> dict[str, int]:
+    """What our ext4 has counted, by name."""
+    pairs = (line.split() for line in text.splitlines())
+    return {name: int(value) for name, value in pairs}
+
+
+def measure(
+    study: Study[Any], cell: Cell[Any], parts: Mapping[str, str], trace: str
+) -> dict[str, Any]:
+    """A run as a result file has it: its figures by subject, and notes of what was seen.
+
+    Raises FastsyncError when the trace lost events, or the output is not as it has to be.
+    """
+    subjects = study.read(cell, Output(parts["result"], parts))
+    if study.traced:
+        if lost := lost_events(parts["stats"]):
+            raise FastsyncError(f"the trace buffer overran: {lost} events lost")
+        subjects = with_requests(subjects, parse_trace(trace), layout_of(parts))
+    for values in subjects.values():
+        check_metrics(values)
+    return {
+        "mounted": parts.get("mounted", "").strip(),
+        "counters": counters_of(parts.get("counters", "")),
+        "subjects": {
+            subject: {metric: round(value, DIGITS) for metric, value in values.items()}
+            for subject, values in subjects.items()
+        },
+    }
+
+
+class Guest:
+    """A booted guest with the modules, the device and the programs that its study needs."""
+
+    def __init__(self, vm: Vm, job: Job, setting: Setting) -> None:
+        self._vm, self._job, self._setting = vm, job, setting
+        study = job.study
+        self._paths = {p.name: vm.stage(setting.programs[p.name]) for p in study.programs}
+        self._cell_sh = vm.stage(CELL_SH)
+        for name in study.modules:
+            vm.run(f"insmod {vm.stage(setting.modules[name])}")
+        vm.run(study.setup)
+        flashdev = setting.modules["flashdev"]
+        vm.load_device(job.profile, flashdev, capacity_mib=study.capacity_mib)
+        vm.kernel_log()  # what the boot left
+
+    def run_cell(self, cell: Cell[Any], run: int) -> dict[str, Any]:
+        """Run one cell once. Raises FastsyncError when it fails or the kernel complains."""
+        vm, study, runs = self._vm, self._job.study, self._job.runs_of(cell)
+        vm.use_filesystem(self._setting.pairs[cell.system.modules])
+        script: Script = study.script(cell, self._paths.__getitem__)
+        bash = bash_of(self._job, cell, script, self._cell_sh, run=run, runs=runs)
+        done = vm.run(bash, timeout_s=study.limit_s)
+        if complaints := check_kernel_log(vm.kernel_log()):
+            raise FastsyncError(f"the kernel complained in {cell.name}: {complaints[0]}")
+        return measure(study, cell, sections(done.stdout), take(vm.out_dir / "trace"))
+
+
+def take(trace: Path) -> str:
+    """The text of a trace, which goes; nothing where there is none."""
+    if not trace.exists():
+        return ""
+    text = trace.read_text(errors="replace")
+    trace.unlink()
+    return text
+
+
+def summary(run: Mapping[str, Any]) -> str:
+    """A run in a few words: the first figure of each subject that is no number of operations."""
+    words = []
+    for subject, values in run["subjects"].items():
+        metric = "ops_per_s" if "ops_per_s" in values else next(iter(values))
+        if metric == "operations":
+            metric = "mean_ns"
+        text = f"{values[metric] * METRICS[metric].factor:,.4g}"
+        words.append(f"{subject} {text} {METRICS[metric].head}".strip())
+    return ", ".join(words)
+
+
+# --- a study on one device ---------------------------------------------------------------------
+
+
+def run_job(
+    job: Job, setting: Setting, stop: threading.Event, report: Report, tally: Tally
+) -> Path:
+    """Run what is missing of one study on one device; the path of the whole result.
+
+    `stop` is set when another job has failed. Raises FastsyncError when a cell fails; runs
+    finished before are kept.
+    """
+    environment = describe(job, setting)
+    kept = kept_runs(job.name)
+    records = [cell_record(job, cell, environment) for cell in job.cells]
+    for cell, record in zip(job.cells, records, strict=True):
+        record["runs"] = kept.get(record["key"], [])[: job.runs_of(cell)]
+    result: dict[str, Any] = {
+        "format": FORMAT,
+        "study": job.study.name,
+        "title": job.study.axes(quick=job.quick).title,
+        "device": job.profile.name,
+        "complete": False,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": environment,
+        "cells": records,
+    }
+    done = sum(len(record["runs"]) for record in records)
+    tally.keep(done)
+    if done:
+        report(f"{job.name}: {done} of {job.runs} runs are there from an interrupted run")
+    if done < job.runs:
+        config = VmConfig(
+            setting.tree,
+            memory_mib=job.study.memory_mib,
+            icount_shift=setting.icount_shift,
+            root=job.study.image,
+        )
+        report(f"{job.name}: booting {setting.tree.release}")
+        with Vm(config) as vm:
+            guest = Guest(vm, job, setting)
+            for cell, record in zip(job.cells, records, strict=True):
+                while len(record["runs"]) < job.runs_of(cell):
+                    if stop.is_set():
+                        raise FastsyncError(f"{job.name}: stopped after {done} of {job.runs} runs")
+                    run = guest.run_cell(cell, len(record["runs"]))
+                    record["runs"].append(run)
+                    write_json(partial_path(job.name), result)
+                    done += 1
+                    tally.add(f"{job.name} {done}/{job.runs}: {cell.name}: {summary(run)}")
+    return write_result(job.name, result)
+
+
+# --- all of it ---------------------------------------------------------------------------------
+
+
+def prepare_setting(studies: Sequence[Study[Any]], kernel: str, report: Report) -> Setting:
+    """Fetch and build what the guests of these studies need."""
+    tree = fetch_kernel(kernel, report=report)
+    modules = {"flashdev": build_own_module("flashdev", tree, report)}
+    if any("qasio" in study.modules for study in studies):
+        modules["qasio"] = build_qasio(tree, report=report)
+    programs = {program.name: program for study in studies for program in study.programs}
+    with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:
+        built = list(pool.map(lambda program: program.build(report), programs.values()))
+    return Setting(
+        tree=tree,
+        pairs={
+            "stock": build_modules(tree, stock=True, report=report),
+            "fastsync": build_modules(tree, stock=False, report=report),
+        },
+        modules=modules,
+        programs=dict(zip(programs, built, strict=True)),
+        images={study.image: root_image(study.image, report=report) for study in studies},
+    )
+
+
+def run_studies(
+    studies: Sequence[Study[Any]],
+    *,
+    quick: bool,
+    kernel: str,
+    devices: Sequence[str] | None,
+    json_path: Path | None,
+    report: Report,
+) -> list[Path]:
+    """Run studies and return their result files, one for each study and device.
+
+    `json_path`: all rows in one file, besides. Raises FastsyncError when anything fails; run
+    again, it goes on with what is missing.
+    """
+    series = find_series(kernel).name
+    jobs = plan(studies, series=series, quick=quick, devices=devices)
+    setting = prepare_setting(studies, kernel, report)
+    stop = threading.Event()
+    tally = Tally(sum(job.runs for job in jobs), "runs", report)
+    with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:
+        futures = [pool.submit(run_job, job, setting, stop, report, tally) for job in jobs]
+        try:
+            paths = [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+    if json_path is not None:
+        results = [load_result(path) for path in paths]
+        environments = [result.environment for result in results]
+        write_json(
+            json_path, {"format": FORMAT, "environments": environments, "rows": tidy(results)}
+        )
+    return paths

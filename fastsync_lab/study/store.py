@@ -1,0 +1,143 @@
+"""Result files: one for each study, kernel series and device, replaced when a run is whole.
+
+Cells of an interrupted run are kept in results/*.partial.json, each under a hash of all that goes
+into it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.kernels import upstream_version
+from fastsync_lab.paths import results_dir, write_json
+from fastsync_lab.study.old import modern
+from fastsync_lab.study.rows import Line, Place, Row, lines_of, series_name
+
+FORMAT = 2
+PARTIAL = ".partial.json"
+DIGITS = 6  # behind the point; a nanosecond of a second, a byte of a MiB
+
+
+@dataclass(frozen=True)
+class Result:
+    """A whole run of a study on one kernel and device, and what its figures depend on."""
+
+    study: str
+    title: str
+    kernel: str
+    device: str
+    environment: Mapping[str, Any]
+    rows: tuple[Row, ...]
+
+    @property
+    def series(self) -> str:
+        """The kernel's series."""
+        return series_name(self.kernel)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Its figures."""
+        return lines_of(self.rows)
+
+
+def key_of(*inputs: object) -> str:
+    """A hash of all that goes into a cell."""
+    return hashlib.sha256(json.dumps([FORMAT, *inputs], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def stem(study: str, series: str, device: str, *, quick: bool) -> str:
+    """The stem of a result file."""
+    return f"{study}-{'quick' if quick else 'full'}-{series}-{device}"
+
+
+def write_result(name: str, result: Mapping[str, Any]) -> Path:
+    """Keep a whole result; the partial one goes."""
+    path = results_dir() / f"{name}.json"
+    write_json(path, {**result, "complete": True})
+    partial_path(name).unlink(missing_ok=True)
+    return path
+
+
+def partial_path(name: str) -> Path:
+    """Where what is finished of an interrupted run is kept."""
+    return results_dir() / f"{name}{PARTIAL}"
+
+
+def kept_runs(name: str) -> dict[str, list[dict[str, Any]]]:
+    """The runs by cell key in an interrupted run's file; none when it cannot be read."""
+    try:
+        cells = json.loads(partial_path(name).read_text())["cells"]
+        return {cell["key"]: cell["runs"] for cell in cells}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def full_results() -> list[Path]:
+    """The files of whole full runs."""
+    paths = sorted(results_dir().glob("*-full-*.json"))
+    return [path for path in paths if not path.name.endswith(PARTIAL)]
+
+
+def load_result(path: Path) -> Result:
+    """A whole result. Raises FastsyncError when it cannot be read, or is not whole."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise FastsyncError(f"cannot read the results in {path}: {error}") from error
+    if not data.get("complete"):
+        raise FastsyncError(f"{path} is of an interrupted run; run it again to complete it")
+    try:
+        return parse_result(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FastsyncError(f"{path} is no result as this version writes it: {error!r}") from error
+
+
+def parse_result(data: Mapping[str, Any]) -> Result:
+    """A result from its JSON. Raises KeyError, TypeError or ValueError when it is none."""
+    if data["format"] == 1:
+        data = modern(data)
+    elif data["format"] != FORMAT:
+        raise ValueError(f"format {data['format']}")
+    kernel = upstream_version(data["environment"]["debian_version"])
+    return Result(
+        study=data["study"],
+        title=data["title"],
+        kernel=kernel,
+        device=data["device"],
+        environment=data["environment"],
+        rows=tuple(rows_in(data, kernel)),
+    )
+
+
+def rows_in(data: Mapping[str, Any], kernel: str) -> Iterator[Row]:
+    """The rows of a result's cells."""
+    for cell in data["cells"]:
+        for number, run in enumerate(cell["runs"]):
+            for subject, values in run["subjects"].items():
+                place = Place(
+                    kernel=kernel,
+                    study=data["study"],
+                    device=data["device"],
+                    workload=cell["workload"],
+                    subject=subject,
+                    scheduler=cell["scheduler"],
+                    system=cell["system"],
+                    interval_ms=cell["interval_ms"],
+                )
+                yield Row(place, number, values)
+
+
+def tidy(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """All rows, flat: the axes, the run's number and the metrics are keys beside each other."""
+    return [
+        {**asdict(row.place), "run": row.run, **row.values}
+        for result in results
+        for row in result.rows
+    ]

@@ -1,0 +1,348 @@
+"""Studies as what a run does: cells, keys, the bash that goes to the guest."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastsync_lab import shell
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.device import load_profile, profile_names
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.image import RootImage
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.studies import neighbour, qasio, studies
+from fastsync_lab.study import fio
+from fastsync_lab.study.contract import AS_IT_IS, HEADLINE_RUNS, Cell, Study, known_study
+from fastsync_lab.study.filesystems import DEFER, FOUR, IDEAL, MODES, PEERS, STOCK, in_mode
+from fastsync_lab.study.plan import (
+    SECTION,
+    Job,
+    Setting,
+    bash_of,
+    cell_record,
+    describe,
+    plan,
+    queue_script,
+    sections,
+)
+from fastsync_lab.workload import pristine_amalgamation, sqlbench_command
+
+EVERY = list(studies())
+SHELLCHECK = [
+    "shellcheck",
+    "--shell=bash",
+    "--severity=info",
+    "--exclude=SC1090,SC1091,SC2034",
+    "-",
+]
+
+
+def study(name: str) -> Study[Any]:
+    return studies()[name]
+
+
+def cells() -> Iterator[tuple[Study[Any], Cell[Any]]]:
+    """All cells of all studies."""
+    for one in studies().values():
+        for quick in (True, False):
+            yield from ((one, cell) for cell in one.cells("emmc", quick=quick))
+
+
+# --- what is run ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_study_can_be_planned(name: str, quick: bool) -> None:
+    one = study(name)
+    axes = one.axes(quick=quick)
+    found = list(one.cells("emmc", quick=quick))
+    assert found and len(set(found)) == len(found)
+    assert set(axes.devices) <= set(profile_names())
+    assert len({(cell.name, cell.system.kind, cell.system.options) for cell in found}) == len(found)
+    names = [
+        (x.workload.name, x.system.name, x.system.interval_ms, x.scheduler.name) for x in found
+    ]
+    assert len(set(names)) == len(names)  # each has a place of its own in the results
+    assert one.name == name and one.says and axes.title
+
+
+def test_full_runs_cover_every_device_and_quick_runs_one() -> None:
+    real = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")
+    wanted = {"fstat": ("uniform-100us",), "qasio": ("emmc", "ufs"), "sqlite": real,
+              "interval": real, "overwrite": (*real, "uniform-100us"),
+              "neighbour": (*real, "uniform-100us")}  # fmt: skip
+    assert {name: study(name).full.devices for name in wanted} == wanted
+    assert all(len(one.quick.devices) == 1 for one in studies().values())
+
+
+def test_the_headline_has_five_runs_in_full_and_one_in_quick() -> None:
+    one = study("overwrite")
+    runs = {
+        quick: {cell.workload.name: one.runs_of(cell, quick=quick) for cell in
+                one.cells("ufs", quick=quick)}
+        for quick in (True, False)
+    }  # fmt: skip
+    assert runs[False]["random"] == runs[False]["random, fstat first"] == HEADLINE_RUNS == 5
+    assert runs[False]["sequential"] == 1
+    assert set(runs[True].values()) == {1}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_headline_is_of_workloads_that_there_are(name: str) -> None:
+    workloads = {cell.workload.name for cell in study(name).cells("ufs", quick=False)}
+    assert {workload for workload, _ in study(name).headline} <= workloads
+
+
+def test_cells_are_run_with_as_few_module_swaps_as_can_be() -> None:
+    for one in studies().values():
+        order = [cell.system.modules for cell in one.cells("emmc", quick=False)]
+        assert order == sorted(order, key=list(dict.fromkeys(order)).index)
+
+
+def test_peers_stand_beside_ours_on_the_axis_and_only_one_is_not_durable() -> None:
+    for name in ("overwrite", "sqlite"):
+        systems = study(name).full.systems
+        assert set(FOUR) | set(PEERS) <= set(systems)
+    assert {one.kind for one in PEERS} == {"ext4", "xfs", "btrfs", "f2fs"}
+    assert [one.name for one in PEERS if not one.durable] == ["f2fs nobarrier"]
+    assert all(one.modules == "stock" for one in PEERS)
+    assert set(study("overwrite").quick.systems) == set(FOUR)
+
+
+def test_mount_options_of_ours() -> None:
+    assert (STOCK.options, IDEAL.options) == ("defaults", "defaults")
+    assert (STOCK.sync_call, IDEAL.sync_call) == ("fsync", "fdatasync")
+    assert {mode: in_mode(mode).options for mode in MODES} == {
+        "truncate": "mtime_update=100,mtime_mode=truncate",
+        "defer": "mtime_update=100,mtime_mode=defer",
+    }
+    assert in_mode("defer", 5).options == "mtime_update=5,mtime_mode=defer"
+    assert (DEFER.modules, STOCK.modules) == ("fastsync", "stock")
+
+
+def test_an_unknown_study_is_an_error_that_lists_the_known() -> None:
+    with pytest.raises(FastsyncError, match="no study 'sqllite'; there are overwrite, fstat, "):
+        known_study("sqllite", studies())
+
+
+def test_result_files_are_named_by_kernel_so_that_none_takes_anothers_place() -> None:
+    some = [study("overwrite"), study("sqlite")]
+    names = [
+        job.name
+        for series in ("6.12", "7.2")
+        for quick in (True, False)
+        for job in plan(some, series=series, quick=quick, devices=["ufs"])
+    ]
+    assert "overwrite-full-7.2-ufs" in names
+    assert len(set(names)) == len(names) == 8
+
+
+# --- what a figure depends on --------------------------------------------------------------------
+
+
+def make_setting(
+    folder: Path, *, release: str = "6.12.1", root: str = "a", **contents: str
+) -> Setting:
+    """What guests share; each file holds its name, or what `contents` says of it."""
+
+    def file(name: str) -> Path:
+        path = folder / name
+        path.write_text(contents.get(name.replace("-", "_").split(".")[0], name))
+        return path
+
+    image = RootImage(folder, folder, root, {"fio": "3.33-3", "git": "1:2.39-1", "dpkg": "1.21-1"})
+    tree = KernelTree("6.12", f"{release}-amd64", f"{release}-1", folder, folder, folder, folder)
+    pairs = {x: ModuleSet(x, file(f"{x}_jbd2"), file(f"{x}_ext4")) for x in ("stock", "fastsync")}
+    programs = {p.name: file(p.name) for one in studies().values() for p in one.programs}
+    modules = {name: file(name) for name in ("flashdev", "qasio")}
+    images = {one.image: image for one in studies().values()}
+    return Setting(tree, pairs, modules, programs, images)
+
+
+def key(folder: Path, name: str = "overwrite", device: str = "emmc", **changes: str) -> str:
+    """The key of a study's first cell."""
+    job = Job(study(name), "6.12", load_profile(device), quick=True)
+    environment = describe(job, make_setting(folder, **changes))
+    found: str = cell_record(job, job.cells[0], environment)["key"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("overwrite", ["stock_jbd2", "stock_ext4", "fastsync_jbd2", "fastsync_ext4", "flashdev",
+                       "statwrite"]),
+        ("sqlite", ["sqlbench_fsync", "sqlbench_fdatasync"]),
+        ("neighbour", ["neighbour"]),
+        ("qasio", ["stock_jbd2", "stock_ext4", "flashdev", "qasio", "waitbench"]),
+    ],
+)  # fmt: skip
+def test_a_key_depends_on_the_kernel_the_modules_the_programs_and_the_device(
+    name: str, inputs: list[str], tmp_path: Path
+) -> None:
+    first = key(tmp_path, name)
+    others = [key(tmp_path, name, "ufs"), key(tmp_path, name, release="6.12.2"),
+              key(tmp_path, name, root="b")]  # fmt: skip
+    others += [key(tmp_path, name, **{one: "rebuilt"}) for one in inputs]
+    assert len({first, *others}) == 1 + len(others)
+    assert key(tmp_path, name) == first
+
+
+def test_a_key_does_not_depend_on_what_the_study_has_not(tmp_path: Path) -> None:
+    assert key(tmp_path, "overwrite", qasio="rebuilt") == key(tmp_path, "overwrite")
+    assert key(tmp_path, "qasio", fastsync_ext4="rebuilt") == key(tmp_path, "qasio")
+
+
+def test_a_key_depends_on_the_cell(tmp_path: Path) -> None:
+    job = Job(study("overwrite"), "6.12", load_profile("ufs"), quick=True)
+    cell = job.cells[0]
+    some = [
+        cell,
+        replace(cell, workload=replace(cell.workload, seconds=9)),
+        replace(cell, system=in_mode("defer", 5)),
+        replace(cell, system=replace(cell.system, mkfs="mkfs.ext4 -O x")),
+        replace(cell, scheduler=qasio.OWN),
+    ]
+    assert len({cell_record(job, one, {})["key"] for one in some}) == len(some)
+    assert cell_record(job, cell, {"a": 1})["key"] != cell_record(job, cell, {})["key"]
+
+
+# --- bash ----------------------------------------------------------------------------------------
+
+
+def test_guest_scripts_are_what_shellcheck_accepts() -> None:
+    """The same text once: a study has hundreds of cells, and few scripts."""
+    whole: set[str] = set()
+    for one, cell in cells():
+        script = one.script(cell, str)
+        whole.update((script.prepare, script.run, one.setup, queue_script(one, cell)))
+    bodies = [f"f{number}() {{\n{body}\n}}" for number, body in enumerate(sorted(whole))]
+    text = "#!/bin/bash\n" + "\n".join(bodies) + "\n"
+    done = shell.run(SHELLCHECK, input_text=text, check=False)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_bash_of_a_run_says_what_is_to_be_done(name: str) -> None:
+    job = Job(study(name), "6.12", load_profile("emmc"), quick=True)
+    cell = job.cells[0]
+    script = job.study.script(cell, lambda program: f"/staged/{program}")
+    bash = bash_of(job, cell, script, "/cell.sh", run=2, runs=5)
+    subprocess.run(["bash", "-n"], input=bash, text=True, check=True)
+    lines = bash.splitlines()
+    assert {"PHASE=2", "PHASES=5", f"TRACED={int(job.study.traced)}", ". /cell.sh"} <= {*lines}
+    assert f"FS_OPTIONS={cell.system.options}" in lines and script.run in bash
+
+
+def test_fio_syncs_after_each_write() -> None:
+    workload = fio.Overwrites("w", pattern="write", file_mib=100, seconds=7)
+    assert "--fsync=1" in fio.arguments(workload, "fsync")
+    arguments = fio.arguments(workload, "fdatasync")
+    assert {"--fdatasync=1", "--rw=write", "--filesize=100M", "--runtime=7s"} <= set(arguments)
+    assert "--ioengine=psync" in arguments and "--fsync=1" not in arguments
+
+
+def test_the_shim_is_loaded_only_where_asked_for() -> None:
+    plain, first = fio.workloads(("random", "sequential, fstat first"), file_mib=3)
+    assert (plain.pattern, first.pattern) == ("randwrite", "write")
+    scripts = [
+        fio.script(Cell(STOCK, one, AS_IT_IS, "ufs"), lambda name: f"/run/{name}")
+        for one in (plain, first)
+    ]
+    assert "LD_PRELOAD" not in scripts[0].run
+    assert "env LD_PRELOAD=/run/statwrite.so fio " in scripts[1].run
+    assert "count=3" in scripts[0].prepare
+
+
+def test_a_neighbour_and_its_control_differ_only_in_what_they_ask_about() -> None:
+    workloads = {one.name: one for one in study("neighbour").full.workloads}
+    stat, write = (workloads[f"beside {x}writes"] for x in ("stat + ", ""))
+    assert stat.files[0] == stat.files[1] == write.files[0] != write.files[1]
+    script = neighbour.script(Cell(STOCK, stat, AS_IT_IS, "ufs"), str)
+    assert script.run.startswith(f"neighbour {stat.files[0]} {stat.files[1]} 1000 >/run/")
+    assert "kill $! && wait $!" in script.run
+    assert workloads["beside stat + writes on tmpfs"].files[0].startswith("/run/fastsync/")
+    prepared = neighbour.script(Cell(STOCK, write, AS_IT_IS, "ufs"), str).prepare
+    assert all(f"of={file} " in prepared for file in write.files)
+    alone = neighbour.script(Cell(STOCK, workloads["alone"], AS_IT_IS, "ufs"), str)
+    assert "neighbour" not in alone.run + alone.prepare
+
+
+def test_sqlbench_is_called_by_its_sync_call() -> None:
+    one = study("sqlite")
+    found = {cell.system.name: one.script(cell, str).run for cell in one.cells("ufs", quick=True)
+             if cell.workload.name == "WAL"}  # fmt: skip
+    assert found["ideal"] == 'sqlbench-fdatasync item.db WAL 100 2000 "$MARKER"'
+    assert found["defer"] == found["stock"] == 'sqlbench-fsync item.db WAL 100 2000 "$MARKER"'
+
+
+def test_only_one_sqlbench_is_compiled_with_fdatasync() -> None:
+    folder = Path("sqlite")
+    assert "-DHAVE_FDATASYNC=1" in sqlbench_command("fdatasync", folder, Path("out"))
+    plain = sqlbench_command("fsync", folder, Path("out"))
+    assert not any("FDATASYNC" in word for word in plain)
+
+
+def test_another_sqlite_source_is_refused() -> None:
+    with pytest.raises(FastsyncError, match="is not SQLite"):
+        pristine_amalgamation(b"int main;\n")
+
+
+def test_sections_of_a_scripts_output() -> None:
+    text = f"noise\n{SECTION}a\n1\n2\n{SECTION}b\n"
+    assert sections(text) == {"a": "1\n2\n", "b": ""}
+
+
+# --- schedulers ----------------------------------------------------------------------------------
+
+
+def queue(name: str, device: str = "ufs") -> list[str]:
+    (scheduler,) = (one for one in qasio.SCHEDULERS if one.name == name)
+    cell = Cell(STOCK, qasio.M1, scheduler, device)
+    text = queue_script(study("qasio"), cell)
+    return [line.removesuffix(" &&") for line in text.splitlines()]
+
+
+def test_a_scheduler_is_set_with_all_that_belongs_to_it() -> None:
+    assert queue("qasio, boost off") == [
+        'echo none >"$QUEUE/scheduler"',
+        'echo qasio >"$QUEUE/scheduler"',
+        'echo 0 >"$QUEUE/wbt_lat_usec"',
+        'echo 0 >"$QUEUE/max_sectors_kb"',
+        'echo 2048 >"$QUEUE/nr_requests"',
+        'echo 0 >"$QUEUE/iosched/boost"',
+    ]
+    assert 'echo 128 >"$QUEUE/max_sectors_kb"' in queue("qasio, 128 KiB a request")
+    assert 'echo 2000 >"$QUEUE/wbt_lat_usec"' in queue("kyber, wbt")
+
+
+def test_a_device_may_hold_what_its_driver_would() -> None:
+    assert 'echo 128 >"$QUEUE/nr_requests"' in queue("mq-deadline", "emmc")
+    assert not any("nr_requests" in line for line in queue("mq-deadline"))
+    assert not any("nr_requests" in line for line in queue("none", "emmc"))
+    assert 'echo 2048 >"$QUEUE/nr_requests"' in queue("qasio", "emmc")
+
+
+def test_a_study_without_schedulers_leaves_the_queue_as_it_is() -> None:
+    one = study("overwrite")
+    assert {queue_script(one, cell) for cell in one.cells("emmc", quick=False)} == {":"}
+
+
+def test_what_of_qasio_is_run() -> None:
+    found = {
+        (cell.workload.name, cell.scheduler.name): cell.system.name
+        for cell in study("qasio").cells("emmc", quick=False)
+    }
+    assert len(found) == 150
+    assert found["M5", "bfq"] == "discard" and found["M1", "bfq"] == "stock"
+    assert {found[f"read, depth {depth}", "qasio"] for depth in (1, 4, 32, 128)} == {"raw"}
+    assert ("BULK", "no writer") not in found and ("BULK", "qasio") in found
+    assert ("LAUNCH", "qasio, boost off") not in found and ("M2", "qasio, boost off") in found
+    assert ("M1", "bfq, 2048 requests") in found and ("M2", "bfq, 2048 requests") not in found
+    quick = list(study("qasio").cells("emmc", quick=True))
+    assert [cell.name for cell in quick] == ["M1, mq-deadline", "M1, bfq", "M1, qasio"]
