@@ -14,15 +14,7 @@
  * Whether SQLite calls fsync() or fdatasync() is settled when it is compiled:
  * without HAVE_FDATASYNC it has "#define fdatasync fsync".
  */
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "clock.h"
+#include "bench.h"
 #include "sqlite3.h"
 
 #if HAVE_FDATASYNC
@@ -52,29 +44,10 @@ static void run(sqlite3 *db, const char *sql)
 	check(db, sqlite3_exec(db, sql, NULL, NULL, NULL), sql);
 }
 
-static void mark(const char *edge, const char *phase)
+static void need_mark(const char *edge, const char *phase)
 {
-	char line[64];
-	int length;
-
-	if (marker < 0)
-		return;
-	length = snprintf(line, sizeof(line), "fastsync %s %s\n", edge, phase);
-	if (write(marker, line, length) != length)
+	if (mark(marker, edge, phase))
 		die("cannot write", "the trace marker");
-}
-
-static int compare(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The nearest-rank percentile of sorted values. */
-static int64_t percentile(const int64_t *sorted, long count, int percent)
-{
-	return sorted[(count * percent + 99) / 100 - 1];
 }
 
 static sqlite3_stmt *prepare(sqlite3 *db, const char *sql)
@@ -109,12 +82,12 @@ static void phase(sqlite3 *db, const char *name, const char *sql, long operation
 		  int64_t first, int64_t stride, int64_t rows, int last)
 {
 	sqlite3_stmt *statement = prepare(db, sql);
-	int64_t *ns = malloc(operations * sizeof(*ns)), start, end, sum = 0;
+	int64_t *ns = malloc(operations * sizeof(*ns)), start, end;
 	uint32_t seed = 1;
 
 	if (!ns)
 		die(name, "out of memory");
-	mark("begin", name);
+	need_mark("begin", name);
 	start = now_ns();
 	for (long i = 0; i < operations; i++) {
 		int64_t before = now_ns();
@@ -122,17 +95,12 @@ static void phase(sqlite3 *db, const char *name, const char *sql, long operation
 
 		step(db, statement, id, &seed);
 		ns[i] = now_ns() - before;
-		sum += ns[i];
 	}
 	end = now_ns();
-	mark("end", name);
-	qsort(ns, operations, sizeof(*ns), compare);
-	printf("\"%s\": {\"operations\": %ld, \"elapsed_ns\": %" PRId64
-	       ", \"mean_ns\": %" PRId64 ", \"p50_ns\": %" PRId64
-	       ", \"p99_ns\": %" PRId64 ", \"max_ns\": %" PRId64 "}%s",
-	       name, operations, end - start, sum / operations,
-	       percentile(ns, operations, 50), percentile(ns, operations, 99),
-	       ns[operations - 1], last ? "" : ", ");
+	need_mark("end", name);
+	print_latencies(name, ns, operations, end - start);
+	if (!last)
+		printf(", ");
 	free(ns);
 	sqlite3_finalize(statement);
 }

@@ -37,18 +37,11 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "clock.h"
+#include "bench.h"
 
 #define KIB 1024
 #define MIB (1024 * KIB)
@@ -336,19 +329,6 @@ static int64_t sectors_written(const char *device)
 	return sectors;
 }
 
-static int compare(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The nearest-rank percentile of sorted values. */
-static int64_t percentile(const int64_t *sorted, long count, int percent)
-{
-	return sorted[(count * percent + 99) / 100 - 1];
-}
-
 static void print_calls(void)
 {
 	const char *comma = "";
@@ -361,13 +341,8 @@ static void print_calls(void)
 			continue;
 		for (long j = 0; j < count; j++)
 			sum += calls[i].ns[j];
-		qsort(calls[i].ns, count, sizeof(int64_t), compare);
-		printf("%s\"%s\": {\"operations\": %ld, \"elapsed_ns\": %" PRId64
-		       ", \"mean_ns\": %" PRId64 ", \"p50_ns\": %" PRId64
-		       ", \"p99_ns\": %" PRId64 ", \"max_ns\": %" PRId64 "}", comma,
-		       call_names[i], count, sum, sum / count,
-		       percentile(calls[i].ns, count, 50), percentile(calls[i].ns, count, 99),
-		       calls[i].ns[count - 1]);
+		printf("%s", comma);
+		print_latencies(call_names[i], calls[i].ns, count, sum);
 		comma = ", ";
 	}
 }

@@ -7,7 +7,7 @@ The original experiment wrote 256 blocks of a 1 MiB file; five seconds instead l
 from dataclasses import replace
 
 from fastsync_lab.study import fio
-from fastsync_lab.study.contract import Axes, Study
+from fastsync_lab.study.contract import FLASH, Axes, Study
 from fastsync_lab.study.filesystems import IDEAL, MODES, STOCK, in_mode
 from fastsync_lab.study.judge import Requirement, Where
 
@@ -15,7 +15,7 @@ INTERVALS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 FULL = Axes(
     title="4 KiB random overwrite + fsync, 1 MiB file, by mtime interval",
-    devices=("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp"),
+    devices=FLASH,
     systems=(STOCK, IDEAL, *(in_mode(mode, ms) for mode in MODES for ms in INTERVALS_MS)),
     workloads=(fio.Overwrites("random", file_mib=1, seconds=5),),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.study import fio
-from fastsync_lab.study.contract import Axes, Cell, Output, Paths, Script, Study
+from fastsync_lab.study.contract import FLASH, Axes, Cell, Output, Paths, Script, Study
 from fastsync_lab.study.filesystems import FIVE, FOUR, MODES
 from fastsync_lab.study.judge import Requirement, Where
 from fastsync_lab.study.programs import NEIGHBOUR
@@ -94,7 +94,7 @@ def worst(lines: Sequence[Line]) -> list[str]:
 
 FULL = Axes(
     title="4 KiB random overwrite + fsync, 20 MB file, beside a process that writes another file",
-    devices=("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us"),
+    devices=(*FLASH, "uniform-100us"),
     systems=FIVE,
     workloads=(
         Beside("alone", file_mib=20),

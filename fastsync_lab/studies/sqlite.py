@@ -6,6 +6,7 @@
 from dataclasses import dataclass, replace
 
 from fastsync_lab.study.contract import (
+    FLASH,
     HEADLINE_RUNS,
     Axes,
     Cell,
@@ -44,7 +45,7 @@ def read(_cell: Cell[Transactions], output: Output) -> Subjects:
 
 FULL = Axes(
     title="SQLite that calls fsync, one row a transaction",
-    devices=("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp"),
+    devices=FLASH,
     systems=(*FIVE, *PEERS),
     workloads=tuple(Transactions(mode) for mode in ("PERSIST", "TRUNCATE", "DELETE", "WAL")),
     headline_runs=HEADLINE_RUNS,

@@ -34,6 +34,16 @@ measured() {
 	return $status
 }
 
+# The same of the run itself, timed: prints $1, how many operations it has, and its microseconds.
+timed() {
+	local operations=$1 start=${EPOCHREALTIME/./} status
+	shift
+	measured '' "$@"
+	status=$?
+	echo "$operations $((${EPOCHREALTIME/./} - start))"
+	return $status
+}
+
 # Ends at part $PHASE of $PHASES of a timer's tick, or the same little while later each time.
 wait_for_phase() {
 	local hz tick_us wait_us seconds
@@ -116,7 +126,7 @@ status=$?
 [ "$TRACED" = 0 ] || print_trace
 if [ -n "$FS_KIND" ]; then
 	print_file_system
-	[ "$FS_KIND" != ext4 ] || find . -xdev -type d -printf 'blocks <%i>\n' >/run/fastsync/folders
+	[ "$FS_KIND" != ext4 ] || find $MOUNT_POINT -xdev -type d -printf 'blocks <%i>\n' >/run/fastsync/folders
 	cd /run/fastsync && umount $MOUNT_POINT || exit
 	[ "$FS_KIND" != ext4 ] || [ "$TRACED" = 0 ] || print_layout
 fi

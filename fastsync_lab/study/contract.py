@@ -18,6 +18,7 @@ from fastsync_lab.study.judge import Requirement
 from fastsync_lab.study.rows import Line, Subjects, check_metrics
 
 STOCK, FASTSYNC = "stock", "fastsync"
+FLASH = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")  # profiles of real devices
 HEADLINE_RUNS = 5  # of a cell whose figures stand in the README, in a full run
 
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.study.contract import Cell, Output
 from fastsync_lab.study.rows import Subjects, Values
 
 
@@ -34,3 +35,15 @@ def phases_of(program: str, text: str) -> Subjects:
         }
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise FastsyncError(f"{program} printed no result: {error!r}") from error
+
+
+def read_timed(_cell: Cell[Any], output: Output) -> Subjects:
+    """Operations a second, from what `timed` of cell.sh prints last: a number and microseconds.
+
+    Raises FastsyncError when it printed no such line, or nothing was done.
+    """
+    try:
+        operations, elapsed_us = map(int, output.result.splitlines()[-1].split())
+        return {"": {"operations": operations, "ops_per_s": operations * 1e6 / elapsed_us}}
+    except (ValueError, IndexError, ZeroDivisionError) as error:
+        raise FastsyncError(f"what was timed printed no result: {error!r}") from error

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Report
-from fastsync_lab.study.contract import Program
+from fastsync_lab.study.contract import Cell, Paths, Program
 from fastsync_lab.workload import (
     SQLITE_VERSION,
     SYNC_CALLS,
@@ -53,7 +54,16 @@ def sqlbench(sync_call: str) -> Program:
     return Program(name, build, f"SQLite {SQLITE_VERSION}")
 
 
+def preload(cell: Cell[Any], paths: Paths) -> str:
+    """Bash that gives programs the cell's sync call where they know fsync() alone."""
+    if cell.system.sync_call == "fsync":
+        return ":"
+    return f"local -x LD_PRELOAD={paths(DATASYNC.name)}"
+
+
 SQLBENCHES = tuple(sqlbench(call) for call in SYNC_CALLS)
 STATWRITE = library("statwrite")
 NEIGHBOUR = plain("neighbour")
 WAITBENCH = plain("waitbench")
+FILEBENCH = plain("filebench")
+DATASYNC = library("datasync")

@@ -52,6 +52,7 @@ from fastsync_lab.trace import (
 from fastsync_lab.vm import Vm
 
 PARALLEL_GUESTS = 2
+SUMMED_UP = ("ops_per_s", "mean_ns", "requests_per_s", "elapsed_s")
 BLOCK_LAYOUT = Layout((), rest=UNSORTED)
 
 
@@ -146,14 +147,13 @@ def take(trace: Path) -> str:
 
 
 def summary(run: Mapping[str, Any]) -> str:
-    """A run in a few words: the first figure of each subject that is no number of operations."""
+    """A run in a few words: a figure of each subject that has one of SUMMED_UP."""
     words = []
     for subject, values in run["subjects"].items():
-        metric = "ops_per_s" if "ops_per_s" in values else next(iter(values))
-        if metric == "operations":
-            metric = "mean_ns"
-        text = f"{values[metric] * METRICS[metric].factor:,.4g}"
-        words.append(f"{subject} {text} {METRICS[metric].head}".strip())
+        metric = next((name for name in SUMMED_UP if name in values), None)
+        if metric:
+            text = f"{values[metric] * METRICS[metric].factor:,.4g}"
+            words.append(f"{subject} {text} {METRICS[metric].head.split(', ')[-1]}".strip())
     return ", ".join(words)
 
 

@@ -8,9 +8,9 @@ import pytest
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.studies import neighbour, qasio
 from fastsync_lab.study import fio
-from fastsync_lab.study.contract import Cell, Output
+from fastsync_lab.study.contract import AS_IT_IS, Cell, Output, Workload
 from fastsync_lab.study.filesystems import RAW, STOCK
-from fastsync_lab.study.output import phases_of
+from fastsync_lab.study.output import phases_of, read_timed
 
 
 def fio_job(**changes: Any) -> str:
@@ -50,6 +50,20 @@ def test_phases_of_a_benchmark() -> None:
     assert phases_of("sqlbench", text) == {"update": {**CALL, "ops_per_s": 100.0}}
     with pytest.raises(FastsyncError, match="sqlbench printed no result"):
         phases_of("sqlbench", "sqlbench: cannot open")
+
+
+TIMED = Cell(STOCK, Workload("w"), AS_IT_IS, "ufs")
+
+
+def test_timed_operations() -> None:
+    found = read_timed(TIMED, Output("note\n100 2000000\n"))
+    assert found == {"": {"operations": 100, "ops_per_s": 50.0}}
+
+
+@pytest.mark.parametrize("text", ["", "100\n", "100 0\n", "git: fatal\n"])
+def test_what_was_not_timed_is_an_error(text: str) -> None:
+    with pytest.raises(FastsyncError, match="what was timed printed no result"):
+        read_timed(TIMED, Output(text))
 
 
 def test_neighbour_json() -> None:

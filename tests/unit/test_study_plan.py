@@ -36,7 +36,7 @@ SHELLCHECK = [
     "shellcheck",
     "--shell=bash",
     "--severity=info",
-    "--exclude=SC1090,SC1091,SC2034",
+    "--exclude=SC1090,SC1091,SC2034,SC2317",
     "-",
 ]
 

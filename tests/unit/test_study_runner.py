@@ -182,8 +182,8 @@ def test_a_partial_file_that_cannot_be_read_keeps_nothing(
     assert store.kept_runs("x") == {}
     store.partial_path("x").write_text("{ not json")
     assert store.kept_runs("x") == {}
-    store.partial_path("x").write_text(json.dumps({"cells": [{"key": "k", "runs": [1]}]}))
-    assert store.kept_runs("x") == {"k": [1]}
+    store.partial_path("x").write_text(json.dumps({"cells": [{"key": "k", "runs": [RUN]}]}))
+    assert store.kept_runs("x") == {"k": [RUN]}
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -301,7 +301,8 @@ def test_a_guest_has_the_modules_of_its_study_and_of_its_cell(tmp_path: Path) ->
         ({"": {"operations": 3, "ops_per_s": 253.04}}, "253 ops/s"),
         ({"insert": {"ops_per_s": 90.04}, "update": {"ops_per_s": 7.0}},
          "insert 90.04 ops/s, update 7 ops/s"),
-        ({"fsync": {"operations": 9, "mean_ns": 8_840_000}}, "fsync 8.84 mean, ms"),
+        ({"fsync": {"operations": 9, "mean_ns": 8_840_000}}, "fsync 8.84 ms"),
+        ({"": {"elapsed_s": 8.5}, "wait: meta": {"waits": 3}}, "8.5 s"),
         ({"": {"requests_per_s": 3521.7}}, "3,522 requests/s"),
     ],
 )  # fmt: skip
