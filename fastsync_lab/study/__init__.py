@@ -9,6 +9,7 @@ filesystems  the rows of the file-system axis: ext4 with and without our modules
 programs     what is compiled for the guest
 fio          a workload that several studies have
 output       what our own benchmarks print
+old          results of an older format
 store        result files
 plan         which cells a run has, and what a figure of one depends on
 runner       builds, boots, runs; goes on where it was interrupted

@@ -11,7 +11,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import DEFAULT
 from fastsync_lab.progress import Report
 from fastsync_lab.study.judge import Requirement
@@ -281,13 +280,6 @@ class Study(Generic[W]):
         axes = self.axes(quick=quick)
         in_headline = any(workload == cell.workload.name for workload, _ in self.headline)
         return max(axes.runs, axes.headline_runs if in_headline else 0)
-
-
-def known_study(name: str, studies: Mapping[str, Study[Any]]) -> Study[Any]:
-    """A study by its name. Raises FastsyncError when there is none."""
-    if name not in studies:
-        raise FastsyncError(f"no study {name!r}; there are {', '.join(studies)}")
-    return studies[name]
 
 
 def required_of(studies: Mapping[str, Study[Any]]) -> dict[str, Sequence[Requirement]]:

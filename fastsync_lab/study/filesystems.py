@@ -44,5 +44,3 @@ PEERS = (
     ),
 )
 RAW = FileSystem("raw", "the device itself", kind="", mkfs="")
-
-ALL = (*FIVE, *PEERS, RAW)

@@ -19,7 +19,7 @@ from fastsync_lab.kernels import fetch_kernel, find_series
 from fastsync_lab.paths import write_json
 from fastsync_lab.progress import Report, Tally
 from fastsync_lab.qemu import VmConfig
-from fastsync_lab.study.contract import Cell, Output, Script, Study
+from fastsync_lab.study.contract import STOCK, Cell, Output, Script, Study
 from fastsync_lab.study.plan import (
     CELL_SH,
     Job,
@@ -219,14 +219,12 @@ def prepare_setting(studies: Sequence[Study[Any]], kernel: str, report: Report) 
     if any("qasio" in study.modules for study in studies):
         modules["qasio"] = build_qasio(tree, report=report)
     programs = {program.name: program for study in studies for program in study.programs}
+    pairs = {x.modules for study in studies for x in (*study.full.systems, *study.quick.systems)}
     with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:
         built = list(pool.map(lambda program: program.build(report), programs.values()))
     return Setting(
         tree=tree,
-        pairs={
-            "stock": build_modules(tree, stock=True, report=report),
-            "fastsync": build_modules(tree, stock=False, report=report),
-        },
+        pairs={x: build_modules(tree, stock=x == STOCK, report=report) for x in sorted(pairs)},
         modules=modules,
         programs=dict(zip(programs, built, strict=True)),
         images={study.image: root_image(study.image, report=report) for study in studies},

@@ -291,12 +291,13 @@ def print_results(
         for remark in study.remarks(result.lines):
             out.print(remark, highlight=False)
         out.print()
-    out.print(
-        "data, journal, metadata (KiB) and flushes are for each operation; p50, p99: time of a "
-        "sync call (SQLite: of a transaction).",
-        style="dim",
-        highlight=False,
-    )
+    if any("kib" in line.stats for line in lines):
+        out.print(
+            "data, journal, metadata (KiB) and flushes are for each operation; p50, p99: time of a "
+            "sync call (SQLite: of a transaction).",
+            style="dim",
+            highlight=False,
+        )
     for environment in environments(results):
         out.print(environment, style="dim", highlight=False)
     for line in unstable(lines):

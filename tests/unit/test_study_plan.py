@@ -16,7 +16,7 @@ from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.studies import neighbour, qasio, studies
 from fastsync_lab.study import fio
-from fastsync_lab.study.contract import AS_IT_IS, HEADLINE_RUNS, Cell, Study, known_study
+from fastsync_lab.study.contract import AS_IT_IS, HEADLINE_RUNS, Cell, Study
 from fastsync_lab.study.filesystems import DEFER, FOUR, IDEAL, MODES, PEERS, STOCK, in_mode
 from fastsync_lab.study.plan import (
     SECTION,
@@ -123,11 +123,6 @@ def test_mount_options_of_ours() -> None:
     }
     assert in_mode("defer", 5).options == "mtime_update=5,mtime_mode=defer"
     assert (DEFER.modules, STOCK.modules) == ("fastsync", "stock")
-
-
-def test_an_unknown_study_is_an_error_that_lists_the_known() -> None:
-    with pytest.raises(FastsyncError, match="no study 'sqllite'; there are overwrite, fstat, "):
-        known_study("sqllite", studies())
 
 
 def test_result_files_are_named_by_kernel_so_that_none_takes_anothers_place() -> None:
