@@ -67,7 +67,7 @@ def list_all() -> None:
     """Say what there is: studies, kernels, devices, file systems, a line each."""
     known = studies()
     systems = {
-        system.name: f"{system.says}{'' if system.durable else ' (not durable)'}"
+        system.name: system.says
         for study in known.values()
         for system in chain(study.full.systems, study.quick.systems)
     }

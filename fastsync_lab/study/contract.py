@@ -30,7 +30,7 @@ class FileSystem:
 
     `kind` is what `mount -t` takes, or empty for the device itself, with nothing on it. `modules`
     is the pair of jbd2 and ext4 that is loaded meanwhile. Of one that is not `durable`, a write
-    may be lost after its sync call has returned.
+    may be lost after its sync call has returned; its name says so.
     """
 
     name: str

@@ -35,8 +35,8 @@ PEERS = (
     FileSystem("btrfs", "btrfs", kind="btrfs", mkfs="mkfs.btrfs -q -f"),
     FileSystem("f2fs", "F2FS", kind="f2fs", mkfs=F2FS, options="fsync_mode=posix"),
     FileSystem(
-        "f2fs nobarrier",
-        "F2FS without flushes: not durable, for comparison",
+        "f2fs not durable",
+        "F2FS with fsync_mode=nobarrier: no flush, for comparison only",
         kind="f2fs",
         mkfs=F2FS,
         options="fsync_mode=nobarrier",
