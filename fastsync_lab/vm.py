@@ -3,7 +3,8 @@
 The guest's root is an immutable image under a layer of its own memory (image.py), the machine is
 described in qemu.py. Scripts, programs and results travel over a virtio port, served in the guest
 by guest/agent.sh. In virtual time (-icount) the guest's clock counts instructions and jumps while
-the guest idles.
+the guest idles. So it is stopped between scripts: an idle guest would use a whole processor of the
+host, and hours of its time would pass, or seconds, by how busy the host is.
 """
 
 import math
@@ -11,12 +12,13 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -123,6 +125,7 @@ class Vm:
     def kill(self) -> None:
         """End the guest at once, if it still runs, and remove the temporary folder."""
         if self._process is not None:
+            self._signal(signal.SIGCONT)  # it takes no SIGTERM while it is stopped
             kill_group(self._process)
             self._process = None
         for port in self._ports.values():
@@ -162,11 +165,26 @@ class Vm:
             server.close()
         if self._read_line(limit, "boot") != "ready":
             raise FastsyncError("the guest's agent did not say that it is ready")
+        self._signal(signal.SIGSTOP)
 
     def _power_off(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError, subprocess.TimeoutExpired):  # kill() follows
+            self._signal(signal.SIGCONT)
             self._ports[CONTROL_PORT].sendall(b"off\n")
             process.wait(timeout=SHUTDOWN_TIMEOUT_S)
+
+    @contextmanager
+    def _awake(self) -> Iterator[None]:
+        """Let the guest's time pass, for as long as it is asked for something."""
+        self._check_alive()
+        self._signal(signal.SIGCONT)
+        yield
+        self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: int) -> None:
+        """Stop the guest, or let it go on; one in real time is never stopped."""
+        if self._process is not None and not self.config.real_time:
+            self._process.send_signal(number)
 
     # --- the channel ---------------------------------------------------------------------------
 
@@ -262,10 +280,11 @@ class Vm:
         """
         what = f"in the guest, `{first_line(script)}`"
         limit = self._limit(timeout_s)
-        self._request("run", script, limit, what)
-        status, out_size, err_size = parse_done(self._read_line(limit, what))
-        out = self._read_exactly(out_size, limit, what).decode(errors="replace")
-        err = self._read_exactly(err_size, limit, what).decode(errors="replace")
+        with self._awake():
+            self._request("run", script, limit, what)
+            status, out_size, err_size = parse_done(self._read_line(limit, what))
+            out = self._read_exactly(out_size, limit, what).decode(errors="replace")
+            err = self._read_exactly(err_size, limit, what).decode(errors="replace")
         if check and status != 0:
             detail = last_lines(err) or last_lines(out) or "no output"
             said = self._said_since_last_script()
@@ -290,9 +309,10 @@ class Vm:
         what = f"in the guest, `{first_line(line)}`"
         limit = self._limit(timeout_s)
         script = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {line}"
-        self._request("attach", script, limit, what)
-        with attach(*(self._ports[name] for name in ATTACHED_STREAMS)):
-            status, _, _ = parse_done(self._read_line(limit, what))
+        with self._awake():
+            self._request("attach", script, limit, what)
+            with attach(*(self._ports[name] for name in ATTACHED_STREAMS)):
+                status, _, _ = parse_done(self._read_line(limit, what))
         return status
 
     def stage(self, file: str | Path) -> str:
@@ -310,8 +330,9 @@ class Vm:
             what = f"putting {path.name} into the guest"
             limit = self._limit(ANSWER_LIMIT_S)
             data = path.read_bytes()
-            self._send(f"put {len(data)} {name}", data, limit, what)
-            status, _, _ = parse_done(self._read_line(limit, what))
+            with self._awake():
+                self._send(f"put {len(data)} {name}", data, limit, what)
+                status, _, _ = parse_done(self._read_line(limit, what))
             if status != 0:
                 raise FastsyncError(f"{what} failed with status {status}")
             self._staged[digest] = f"{GUEST_HOME}/files/{name}"
