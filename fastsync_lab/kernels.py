@@ -21,6 +21,7 @@ from fastsync_lab.paths import cache_dir, locked
 from fastsync_lab.progress import MB, Passing, Report, silent
 from fastsync_lab.shell import last_lines, run
 
+UML = "uml"  # the variant that is a program of the host
 SOURCE_MEMBERS = (
     "Makefile",
     "block/blk-crypto-internal.h",
