@@ -20,7 +20,7 @@ from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.debug.kernel import VARIANTS
+from fastsync_lab.debug.kernel import DEBUG
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import profile_names
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
@@ -62,7 +62,7 @@ def build(
         bool,
         typer.Option(
             "--debug",
-            help=f"Build kernels that look for bugs ({', '.join(VARIANTS)}) from the same source, "
+            help=f"Build kernels that look for bugs ({', '.join(DEBUG)}) from the same source, "
             "and the modules for them: 1,300 files to compile for each, 3 GB.",
         ),
     ] = False,
@@ -78,9 +78,7 @@ def build(
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
         trees = (
-            [build_debug_kernel(tree, name, report=report) for name in VARIANTS]
-            if debug
-            else [tree]
+            [build_debug_kernel(tree, name, report=report) for name in DEBUG] if debug else [tree]
         )
         built = [(file, tree) for tree in trees for file in products(tree, stock, report)]
     for file, tree in built:
