@@ -17,9 +17,9 @@ from fastsync_lab.device import DEVICES_RANGE, load_profile, profile_names
 from fastsync_lab.errors import UsageError, check_names
 from fastsync_lab.image import DEFAULT, image_names, root_image
 from fastsync_lab.kernels import fetch_kernel
+from fastsync_lab.machine import VmConfig, check_machine, parse_share
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import progress
-from fastsync_lab.qemu import VmConfig, check_machine, parse_share
 from fastsync_lab.vm import Vm
 
 

@@ -42,9 +42,9 @@ from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import Passing, Report, silent
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
 BATCH = 40

@@ -18,9 +18,9 @@ from fastsync_lab.faults.compare import Case, Effect, Fault, Result
 from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, Ran
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Passing, Report, silent
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
 # (errors=, does the device stay dead)

@@ -12,8 +12,8 @@ from fastsync_lab.crash.explore import module_digest
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernels import KernelTree, fetch_kernel, file_checksum
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.progress import Report
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, PARAMETERS, Guest, prepare
 from fastsync_lab.xfstests.results import FAIL, Key, Run, Store, still_to_run

@@ -10,7 +10,7 @@ from fastsync_lab.debug import kernel, races
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.qemu import VmConfig
+from fastsync_lab.machine import VmConfig
 
 LINE = "=" * 66
 

@@ -43,7 +43,8 @@ def test_no_limit_never_passes() -> None:
     assert not limit.passed()
 
 
-def test_processor_time_is_of_the_process_alone() -> None:
+def test_processor_time_is_of_the_process_group_alone() -> None:
+    """What its processes use counts, and what those have used that have ended."""
     sleeping = shell.spawn(["sleep", "100"])
     working = shell.spawn(["sh", "-c", "while :; do :; done"])
     try:

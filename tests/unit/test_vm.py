@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import console, shell, vm
+from fastsync_lab.channel import Channel
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.limits import Limit
-from fastsync_lab.qemu import CONTROL_PORT, VmConfig
+from fastsync_lab.machine import CONTROL_PORT, VmConfig
 
 Answer = Callable[[str, bytes], bytes | None]  # to a request and its body; None: hang up
 OOPS = "[   50.2] BUG: kernel NULL pointer dereference, address: 0\n[   50.3] Call Trace:\n"
@@ -64,7 +65,8 @@ def boot(
         guests.append(guest)
         machine = vm.Vm(config(tmp_path))
         machine._process = guest.process
-        machine._ports[CONTROL_PORT] = guest.here
+        ports = {CONTROL_PORT: guest.here}
+        machine._channel = Channel(ports, machine._check_alive, machine._failure)
         machine._console = console.Console()
         return machine, guest
 
