@@ -28,7 +28,7 @@ from fastsync_lab.experiment import experiment_names, run_experiments
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
-from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.kernels import UML, KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir, cache_dir
 from fastsync_lab.progress import Report, progress
 from fastsync_lab.report import plot as draw
@@ -180,6 +180,13 @@ def crash(
         int | None,
         typer.Option(help="How many guests at a time (default: one a processor).", min=1),
     ] = None,
+    recover_in: Annotated[
+        str,
+        typer.Option(
+            help="Where states are recovered: uml (User-Mode Linux, of the same source) or qemu "
+            "(where they are recorded, ten times as slow)."
+        ),
+    ] = UML,
     kernel: KernelOption = "6.12",
 ) -> None:
     """Cut the power everywhere: record WORKLOAD, recover what may be left, check every promise.
@@ -199,8 +206,10 @@ def crash(
         delays=delays,
         kernel=kernel,
         state=state,
+        recover_in=recover_in,
     )
-    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
+    built = needs.DEBUG_KERNEL if recover_in == UML else ()
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES, built)
     if any(asked.script(case).flushing for case in asked.cases):
         needs.check_programs(needs.DATABASE)
     with progress() as report:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.crash.explore import Builds
 from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise

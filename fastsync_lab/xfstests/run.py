@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.crash.builds import module_digest
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.crash.explore import module_digest
 from fastsync_lab.debug.kernel import uml_kernel
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import RootImage, root_image

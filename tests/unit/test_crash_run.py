@@ -8,13 +8,14 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
+from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
-from fastsync_lab.crash.explore import CHUNK, Builds, chunks
-from fastsync_lab.crash.guest import parse_found, plan
+from fastsync_lab.crash.explore import CHUNK, chunks
 from fastsync_lab.crash.judge import Verdict
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import write_sparse
+from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.documents import replace_block
