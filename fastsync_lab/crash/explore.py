@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -65,16 +66,22 @@ SECOND_STATES = 6
 class Explorer:
     """Explores cases in a guest that records and one that recovers, which may be the same.
 
-    `parameters` of the modules that are explored, like ext4.name, are set before each recording.
+    The first one is booted when something has to be recorded. `parameters` of the modules that are
+    explored, like ext4.name, are set before each recording.
     """
 
-    recorder: Recorder
+    boot_recorder: Callable[[], Recorder]
     recoverer: Recoverer
     builds: Builds
     work: Path
     pool: ThreadPoolExecutor
     report: Report
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def recorder(self) -> Recorder:
+        """The guest in which workloads run."""
+        return self.boot_recorder()
 
     def run(
         self, request: Request, finished: Callable[[Outcome], None] = lambda _outcome: None
@@ -275,7 +282,6 @@ def explorer(
     """
     build_programs(programs)
     crash_dir().mkdir(parents=True, exist_ok=True)
-    report(f"booting {builds.tree.release}")
     with ExitStack() as stack:
         work = Path(
             stack.enter_context(tempfile.TemporaryDirectory("", "fastsync-crash-", memory_dir()))
@@ -283,11 +289,14 @@ def explorer(
         pool = stack.enter_context(_one_thread())
 
         def boot(tree: KernelTree) -> Vm:
+            report(f"booting {tree.release}")
             return stack.enter_context(Vm(VmConfig(tree), out_dir=crash_dir(), stop=stop))
 
-        recording = boot(builds.tree)
-        recovering = boot(builds.recovery[0]) if builds.recovery else recording
-        recorder = Recorder(recording, builds.flashdev)
+        @cache
+        def recorder() -> Recorder:
+            return Recorder(boot(builds.tree), builds.flashdev)
+
+        recovering = boot(builds.recovery[0]) if builds.recovery else recorder().vm
         yield Explorer(recorder, Recoverer(recovering), builds, work, pool, report)
 
 
