@@ -43,13 +43,21 @@ def test_no_limit_never_passes() -> None:
     assert not limit.passed()
 
 
-def test_processor_time_is_of_the_process_group_alone() -> None:
-    """What its processes use counts, and what those have used that have ended."""
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while :; do :; done",
+        "sh -c 'while :; do :; done' & wait",
+        "sh -c 'x=0; while [ $x -lt 300000 ]; do x=$((x + 1)); done'; sleep 100",
+    ],
+    ids=["leader", "member", "member that has ended"],
+)
+def test_processor_time_is_of_the_process_group_alone(script: str) -> None:
     sleeping = shell.spawn(["sleep", "100"])
-    working = shell.spawn(["sh", "-c", "while :; do :; done"])
+    working = shell.spawn(["sh", "-c", script])
     try:
         while processor_seconds(working.pid) < 0.2:
-            pass
+            assert working.poll() is None
         assert processor_seconds(sleeping.pid) < 0.1
     finally:
         shell.kill_group(sleeping)

@@ -183,6 +183,17 @@ def test_file_is_put_once_and_again_when_it_changes(boot: Boot, tmp_path: Path) 
     assert [request for request, _ in guest.requests] == ["put 0-a_b", "put 1-a_b"]
 
 
+def test_body_is_a_file_where_the_ports_carry_lines_only(tmp_path: Path) -> None:
+    here, there = socket.socketpair()
+    channel = Channel({CONTROL_PORT: here}, lambda: None, FastsyncError)
+    channel.mail = tmp_path
+    channel.send("put 5 x", b"\0\xff\n\r\x04", Limit(60, lambda: 0), "test")
+    channel.close()
+    with there:
+        assert there.recv(1000) == b"put 5 x\n"
+    assert (tmp_path / "body").read_bytes() == b"\0\xff\n\r\x04"
+
+
 def test_file_that_there_is_not_or_that_has_no_room(boot: Boot, tmp_path: Path) -> None:
     machine, guest = boot(lambda _request, _body: done(1))
     with pytest.raises(FastsyncError, match="no file /nowhere to put into the guest"):
