@@ -23,6 +23,7 @@ from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel, find_series
+from fastsync_lab.machine import VmConfig, models_cpu
 from fastsync_lab.measure import (
     Latency,
     Layout,
@@ -37,7 +38,6 @@ from fastsync_lab.measure import (
 )
 from fastsync_lab.paths import results_dir, write_whole
 from fastsync_lab.progress import Report, Tally
-from fastsync_lab.qemu import VmConfig, models_cpu
 from fastsync_lab.required import Requirement
 from fastsync_lab.vm import Vm
 from fastsync_lab.workload import (

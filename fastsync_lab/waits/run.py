@@ -21,9 +21,9 @@ from fastsync_lab.experiment import (
 from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.machine import VmConfig, models_cpu
 from fastsync_lab.paths import results_dir
 from fastsync_lab.progress import Report, Tally
-from fastsync_lab.qemu import VmConfig, models_cpu
 from fastsync_lab.vm import Vm
 from fastsync_lab.waits.cells import Cell, cells_of
 from fastsync_lab.waits.rows import NAME, Rows, load_rows
