@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastsync_lab.chroot import Place, Recipe, place_for
 from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.kernels import KernelTree, file_checksum, load_series
+from fastsync_lab.kernels import KernelTree, file_checksum, kbuild_variables, load_series
 from fastsync_lab.paths import build_dir, cache_dir, locked, repo_root
 from fastsync_lab.progress import Passing, Report, silent
 from fastsync_lab.shell import Completed, first_errors, follow, last_lines, run
@@ -179,7 +179,12 @@ class Kbuild:
         no_btf = "CONFIG_DEBUG_INFO_BTF_MODULES="  # type data for BPF would need pahole
         maps = " ".join(f"-ffile-prefix-map={top}/=" for top in (cache_dir(), build_dir()))
         argv = ["make", f"-j{os.cpu_count() or 1}", "-C", str(self.tree.headers_dir)]
-        variables = (f"M={folder}", no_btf, f"KCFLAGS={maps}")
+        variables = (
+            *kbuild_variables(self.tree.variant),
+            f"M={folder}",
+            no_btf,
+            f"KCFLAGS={maps}",
+        )
         return self.place.argv([*argv, *variables, *arguments])
 
     def make(self, folder: Path, *arguments: str) -> Completed:

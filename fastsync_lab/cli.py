@@ -22,13 +22,13 @@ from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes, write_crash
 from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.debug.kernel import VARIANTS
+from fastsync_lab.debug.kernel import DEBUG
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.summary import print_results, write_faults
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
-from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.kernels import UML, KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report, progress
 from fastsync_lab.studies import studies
@@ -78,7 +78,7 @@ def build(
         bool,
         typer.Option(
             "--debug",
-            help=f"Build kernels that look for bugs ({', '.join(VARIANTS)}) from the same source, "
+            help=f"Build kernels that look for bugs ({', '.join(DEBUG)}) from the same source, "
             "and the modules for them: 1,300 files to compile for each, 3 GB.",
         ),
     ] = False,
@@ -94,9 +94,7 @@ def build(
     with progress() as report:
         tree = fetch_kernel(kernel, refresh=refresh, report=report)
         trees = (
-            [build_debug_kernel(tree, name, report=report) for name in VARIANTS]
-            if debug
-            else [tree]
+            [build_debug_kernel(tree, name, report=report) for name in DEBUG] if debug else [tree]
         )
         built = [(file, tree) for tree in trees for file in products(tree, stock, report)]
     for file, tree in built:
@@ -159,6 +157,13 @@ def crash(
         int | None,
         typer.Option(help="How many guests at a time (default: one a processor).", min=1),
     ] = None,
+    recover_in: Annotated[
+        str,
+        typer.Option(
+            help="Where states are recovered: uml (User-Mode Linux, of the same source) or qemu "
+            "(where they are recorded, ten times as slow)."
+        ),
+    ] = UML,
     kernel: KernelOption = "6.12",
 ) -> None:
     """Cut the power everywhere: record WORKLOAD, recover what may be left, check every promise.
@@ -178,8 +183,10 @@ def crash(
         delays=delays,
         kernel=kernel,
         state=state,
+        recover_in=recover_in,
     )
-    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
+    built = needs.DEBUG_KERNEL if recover_in == UML else ()
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES, built)
     if any(asked.script(case).flushing for case in asked.cases):
         needs.check_programs(needs.DATABASE)
     with progress() as report:

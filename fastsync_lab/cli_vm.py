@@ -11,15 +11,15 @@ import typer
 from fastsync_lab import needs
 from fastsync_lab.build import build_flashdev, build_modules
 from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel
-from fastsync_lab.debug.kernel import VARIANTS
+from fastsync_lab.debug.kernel import DEBUG
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import DEVICES_RANGE, load_profile, profile_names
 from fastsync_lab.errors import UsageError, check_names
 from fastsync_lab.image import DEFAULT, image_names, root_image
 from fastsync_lab.kernels import fetch_kernel
+from fastsync_lab.machine import VmConfig, check_machine, parse_share
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import progress
-from fastsync_lab.qemu import VmConfig, check_machine, parse_share
 from fastsync_lab.vm import Vm
 
 
@@ -51,7 +51,7 @@ def vm(
     debug_kernel: Annotated[
         str | None,
         typer.Option(
-            help=f"Boot the kernel that looks for bugs, one of {', '.join(VARIANTS)}, in place of "
+            help=f"Boot the kernel that looks for bugs, one of {', '.join(DEBUG)}, in place of "
             "Debian's."
         ),
     ] = None,
@@ -105,7 +105,7 @@ def vm(
     elif devices != 1:
         raise UsageError("--devices needs --device PROFILE")
     if debug_kernel is not None:
-        check_names("debug kernel", [debug_kernel], VARIANTS)
+        check_names("debug kernel", [debug_kernel], DEBUG)
     check_names("root image", [root], image_names())
     shares = tuple(parse_share(text) for text in share or ())
     parameters = tuple(parameter or ())

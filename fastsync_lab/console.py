@@ -5,6 +5,7 @@ What QEMU itself has to say stands there, too.
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from fastsync_lab.paths import build_dir
@@ -34,7 +35,13 @@ class Console:
 
 
 def forget_oldest(folder: Path, count: int) -> None:
-    """Remove all logs of a folder but the `count` that were written last."""
-    logs = [(file.stat().st_mtime_ns, file) for file in folder.glob("console-*.log")]
+    """Remove all logs of a folder but the `count` that were written last.
+
+    Another guest that starts at the same moment may remove them, too.
+    """
+    logs = []
+    for file in folder.glob("console-*.log"):
+        with suppress(FileNotFoundError):
+            logs.append((file.stat().st_mtime_ns, file))
     for _, file in sorted(logs, reverse=True)[count:]:
         file.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ BAD_WORDS = (
     r"hung_task", r"blocked for more than", r"soft lockup", r"rcu_.* stall", r"UBSAN", r"KASAN",
     r"KCSAN", r"ODEBUG", r"kmemleak: \d+ new suspected", r"list_(add|del) (corruption|double)",
     r"refcount_t:", r"use-after-free", r"sleeping function called", r"scheduling while atomic",
+    r"\bRIP: ",
 )  # fmt: skip
 BAD_KERNEL_LOG = re.compile("|".join(BAD_WORDS))
 # Stock ext4 with EXT4_DEBUG: of a case that it then handles, and calls a TODO.

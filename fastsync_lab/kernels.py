@@ -21,6 +21,7 @@ from fastsync_lab.paths import cache_dir, locked
 from fastsync_lab.progress import MB, Passing, Report, silent
 from fastsync_lab.shell import last_lines, run
 
+UML = "uml"  # the variant that is a program of the host
 SOURCE_MEMBERS = (
     "Makefile",
     "block/blk-crypto-internal.h",
@@ -82,7 +83,7 @@ class Offer:
 class KernelTree:
     """A stock kernel, its headers and its ext4 and jbd2 sources, unpacked in the cache.
 
-    `variant` is empty, or names the debug kernel that is built from the same source.
+    `variant` is empty, or names the kernel that is built from the same source: UML, a debug kernel.
     """
 
     series: str
@@ -93,6 +94,11 @@ class KernelTree:
     headers_dir: Path
     source_dir: Path
     variant: str = ""
+
+
+def kbuild_variables(variant: str) -> tuple[str, ...]:
+    """What a kernel's build system is told of a variant's architecture."""
+    return ("ARCH=um",) if variant == UML else ()
 
 
 # --- which kernel ------------------------------------------------------------------------------

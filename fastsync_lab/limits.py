@@ -11,13 +11,26 @@ WALL_FACTOR = 20.0
 LEAST_WALL_S = 1800.0
 
 
-def processor_seconds(pid: int) -> float:
-    """What a process has used of the processors, in seconds; infinite once it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+def processor_seconds(leader: int) -> float:
+    """What a process group has used of the processors, in s; infinite once its leader is gone.
+
+    User-Mode Linux has a process for each of the guest's; QEMU is one.
+    """
+    if not Path(f"/proc/{leader}").is_dir():
         return math.inf
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = sum(_ticks(Path(entry.path), leader) for entry in os.scandir("/proc"))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(process: Path, group: int) -> int:
+    """What a process of the group has used, and those of its children that have ended."""
+    if not process.name.isdigit():
+        return 0
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended meanwhile
+        return 0
+    return sum(map(int, fields[11:15])) if int(fields[2]) == group else 0
 
 
 class Limit:

@@ -14,7 +14,7 @@ from fastsync_lab.errors import FastsyncError
 BUILD = ("apt-cache", "apt-get", "dpkg-deb", "tar", "xz", "depmod", "patch", "make", "gcc", "strip",
          "mmdebstrap", "bwrap", "unshare")  # fmt: skip
 DEBUG_KERNEL = ("bc", "bison", "flex", "perl")
-GUEST = ("qemu-system-x86_64", "setpriv", "modprobe", "mkfs.erofs")
+GUEST = ("qemu-system-x86_64", "setpriv", "prlimit", "modprobe", "mkfs.erofs")
 IMAGES = ("mkfs.ext4", "dumpe2fs", "debugfs", "e2fsck")  # file systems that the host makes or reads
 DATABASE = ("mariadbd",)
 

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +64,12 @@ def spawn(
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = subprocess.DEVNULL,
     stderr: Stream = subprocess.DEVNULL,
+    pass_fds: Collection[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived command in a process group of its own; `env` is added to the environment.
 
-    Raises FastsyncError when the program is not there, Interrupted when a signal has come.
+    It inherits `pass_fds`. Raises FastsyncError when the program is not there, Interrupted when a
+    signal has come.
     """
     try:
         return STOP.start(
@@ -78,6 +80,7 @@ def spawn(
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
+                pass_fds=pass_fds,
                 start_new_session=True,
             )
         )

@@ -4,17 +4,23 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 
-def pump_in(source_fd: int, sink: socket.socket) -> None:
-    """Copy a file descriptor to a socket until its end, then tell the other side so."""
+def pump_in(source_fd: int, sink: socket.socket, inline: Callable[[bytes], bytes]) -> None:
+    """Copy a file descriptor to a socket in pieces, each behind its length; one of 0 is the end.
+
+    The other side says when it has one. `inline` is what of a piece goes over the socket. A serial
+    line has neither an end that the guest could see nor room.
+    """
     with suppress(OSError):
         while data := os.read(source_fd, 65536):
-            sink.sendall(data)
+            sink.sendall(b"%d\n" % len(data) + inline(data))
+            if not sink.recv(1):
+                return
     with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
+        sink.sendall(b"0\n")
 
 
 def write_all(sink_fd: int, data: bytes) -> None:
@@ -47,14 +53,19 @@ def pump_out(source: socket.socket, sink_fd: int, finished: threading.Event) -> 
 
 
 @contextmanager
-def attach(stdin: socket.socket, stdout: socket.socket, stderr: socket.socket) -> Iterator[None]:
-    """Connect fd 0, 1 and 2 to three sockets for the time of a `with`.
+def attach(
+    stdin: socket.socket,
+    stdout: socket.socket,
+    stderr: socket.socket,
+    inline: Callable[[bytes], bytes] = bytes,
+) -> Iterator[None]:
+    """Connect fd 0, 1 and 2 to three sockets for the time of a `with`; `inline` as of pump_in().
 
     What the sockets hold when the block ends is still written. The end of fd 0 is passed on as the
     end of `stdin`; the reader of fd 0 is left behind, for it cannot be woken.
     """
     finished = threading.Event()
-    threading.Thread(target=pump_in, args=(0, stdin), daemon=True).start()
+    threading.Thread(target=pump_in, args=(0, stdin, inline), daemon=True).start()
     writers = [
         threading.Thread(target=pump_out, args=(source, fd, finished), daemon=True)
         for source, fd in ((stdout, 1), (stderr, 2))

@@ -1,49 +1,56 @@
-"""Boot a stock kernel in QEMU and run scripts in it.
+"""Boot a kernel and run scripts in it.
 
-The guest's root is an immutable image under a layer of its own memory (image.py), the machine is
-described in qemu.py. Scripts, programs and results travel over a virtio port, served in the guest
-by guest/agent.sh. In virtual time (-icount) the guest's clock counts instructions and jumps while
-the guest idles.
+The guest's root is an immutable image under a layer of its own memory (image.py). Its machine is
+QEMU (qemu.py) or, for a kernel that is a program, that program (uml.py). Scripts, programs and
+results travel over a port, served in the guest by guest/agent.sh. In virtual time the guest's clock
+counts instructions and jumps while the guest idles. So it is stopped between scripts: an idle guest
+would use a whole processor of the host, and hours of its time would pass, or seconds, by how busy
+the host is.
 """
 
 import math
 import re
-import select
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fastsync_lab.build import FILESYSTEMS, ModuleSet
+from fastsync_lab.channel import Channel
 from fastsync_lab.console import Console
 from fastsync_lab.device import DeviceProfile, device_names
-from fastsync_lab.errors import FastsyncError, TimeLimitError
+from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import root_image
+from fastsync_lab.initramfs import modules_for, write_initramfs
 from fastsync_lab.interrupt import STOP
 from fastsync_lab.kernel_log import of_script, said_by_kernel, without_notes
 from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.limits import Limit, processor_seconds
-from fastsync_lab.qemu import (
+from fastsync_lab.machine import (
     ATTACHED_STREAMS,
     CONTROL_PORT,
     GUEST_HOME,
+    PORTS,
+    Machine,
+    Setting,
     VmConfig,
-    modules_for,
-    qemu_command,
-    write_initramfs,
 )
+from fastsync_lab.qemu import qemu_machine
 from fastsync_lab.shell import kill_group, last_lines, spawn
 from fastsync_lab.streams import attach
+from fastsync_lab.uml import uml_machine
 
-# Limits are in seconds of QEMU's own processor time.
+# Limits are in seconds of the processor time of the machine's processes.
 BOOT_LIMIT_S = 240.0  # it takes 5
 ANSWER_LIMIT_S = 60.0
 SHUTDOWN_TIMEOUT_S = 15.0
@@ -64,12 +71,11 @@ def needed_by_ext4(tree: KernelTree) -> list[str]:
     return [name for name in names if name not in FILESYSTEMS]
 
 
-def listen(path: Path) -> socket.socket:
-    """A listening socket that qemu will connect a port to."""
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(str(path))
-    server.listen(1)
-    return server
+def describe(config: VmConfig, setting: Setting) -> Machine:
+    """The machine for the kernel, with all that it starts from in its folder."""
+    machine = (uml_machine if config.is_uml else qemu_machine)(config, setting)
+    write_initramfs(setting.initramfs, config, setting.image, machine)
+    return machine
 
 
 class Vm:
@@ -94,7 +100,7 @@ class Vm:
         self._process: subprocess.Popen[bytes] | None = None
         self._console: Console | None = None
         self._console_start = 0
-        self._ports: dict[str, socket.socket] = {}
+        self._channel: Channel | None = None
         self._environment: dict[str, str] = {}
         self._staged: dict[str, str] = {}
         self._filesystem: ModuleSet | None = None
@@ -123,11 +129,12 @@ class Vm:
     def kill(self) -> None:
         """End the guest at once, if it still runs, and remove the temporary folder."""
         if self._process is not None:
+            self._signal(signal.SIGCONT)  # it takes no SIGTERM while it is stopped
             kill_group(self._process)
             self._process = None
-        for port in self._ports.values():
-            port.close()
-        self._ports.clear()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -147,40 +154,60 @@ class Vm:
         folder = self._folder = Path(tempfile.mkdtemp(prefix="fastsync-"))
         self._out_dir = (self._out_dir or folder / "out").absolute()
         self._out_dir.mkdir(parents=True, exist_ok=True)
-        image = root_image(self.config.root)
         console = self._console = Console()
-        servers = {name: listen(folder / name) for name in (CONTROL_PORT, *ATTACHED_STREAMS)}
-        write_initramfs(self.config, image, folder)
-        argv = qemu_command(
-            self.config, image, out_dir=self._out_dir, folder=folder, console=console.path
-        )
-        with console.path.open("ab") as log:
-            self._process = spawn(argv, stderr=log)
+        with ExitStack() as theirs:
+            pairs = {name: socket.socketpair() for name in PORTS}
+            inherited = {
+                name: theirs.enter_context(end).fileno() for name, (_, end) in pairs.items()
+            }
+            ours = {name: end for name, (end, _) in pairs.items()}
+            self._channel = Channel(ours, self._check_alive, self._failure)
+            setting = Setting(
+                root_image(self.config.root), folder, self._out_dir, console.path, inherited
+            )
+            machine = describe(self.config, setting)
+            self._channel.mail = machine.mail
+            log = theirs.enter_context(console.path.open("ab"))
+            self._process = spawn(
+                machine.argv,
+                cwd=folder,
+                env=machine.env,
+                stdout=log,
+                stderr=log,
+                pass_fds=tuple(inherited.values()),
+            )
         limit = self._limit(BOOT_LIMIT_S)
-        for name, server in servers.items():
-            self._ports[name] = self._accept(server, limit)
-            server.close()
-        if self._read_line(limit, "boot") != "ready":
+        if self._channel.read_line(limit, "boot") != "ready":
             raise FastsyncError("the guest's agent did not say that it is ready")
+        self._signal(signal.SIGSTOP)
 
     def _power_off(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError, subprocess.TimeoutExpired):  # kill() follows
-            self._ports[CONTROL_PORT].sendall(b"off\n")
+            self._signal(signal.SIGCONT)
+            if self._channel is not None:
+                self._channel.ports[CONTROL_PORT].sendall(b"off\n")
             process.wait(timeout=SHUTDOWN_TIMEOUT_S)
+
+    @contextmanager
+    def _awake(self) -> Iterator[Channel]:
+        """Let the guest's time pass, for as long as it is asked for something."""
+        self._check_alive()
+        assert self._channel is not None
+        self._signal(signal.SIGCONT)
+        yield self._channel
+        self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: int) -> None:
+        """Stop the guest, or let it go on; one in real time is never stopped."""
+        if self._process is not None and self.config.virtual_time:
+            self._process.send_signal(number)
 
     # --- the channel ---------------------------------------------------------------------------
 
     def _limit(self, seconds: float) -> Limit:
-        """A limit for what the guest is asked to do, in seconds of QEMU's processor time."""
+        """A limit for what the guest is asked to do, in seconds of its machine's processor time."""
         pid = self._check_alive().pid
         return Limit(seconds * self.config.slowness, lambda: processor_seconds(pid))
-
-    def _accept(self, server: socket.socket, limit: Limit) -> socket.socket:
-        while not select.select([server], [], [], 0.2)[0]:
-            self._check_alive()
-            if limit.passed():
-                raise self._failure("qemu did not start")
-        return server.accept()[0]
 
     def _check_alive(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -203,69 +230,31 @@ class Vm:
     def _log_note(self) -> str:
         return f"\n    (all of its console: {self._console.path})" if self._console else ""
 
-    def _wait(self, *, write: bool, limit: Limit, what: str) -> socket.socket:
-        """The agent's port, once something can be read from it or written to it."""
-        port = self._ports[CONTROL_PORT]
-        ports = [port]
-        while not any(select.select([] if write else ports, ports if write else [], [], 0.5)):
-            self._check_alive()
-            if limit.passed():
-                failure = self._failure(f"{what}: no answer in time, the guest was killed")
-                raise TimeLimitError(str(failure))
-        return port
-
-    def _receive(self, size: int, limit: Limit, what: str) -> bytes:
-        """Up to `size` bytes from the agent, at least one."""
-        data = self._wait(write=False, limit=limit, what=what).recv(size)
-        if not data:
-            raise self._failure(f"{what}: the guest ended by itself")
-        return data
-
-    def _read_exactly(self, size: int, limit: Limit, what: str) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            data += self._receive(min(size - len(data), 1 << 20), limit, what)
-        return bytes(data)
-
-    def _read_line(self, limit: Limit, what: str) -> str:
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            line += self._receive(1, limit, what)
-        return line.decode().strip()
-
-    def _send(self, request: str, body: bytes, limit: Limit, what: str) -> None:
-        self._check_alive()
-        left = memoryview(request.encode() + b"\n" + body)
-        try:
-            while left:
-                port = self._wait(write=True, limit=limit, what=what)
-                left = left[port.send(left, socket.MSG_DONTWAIT) :]
-        except OSError as error:
-            raise self._failure(f"{what}: the guest went away") from error
-
-    def _request(self, verb: str, script: str, limit: Limit, what: str) -> None:
+    def _request(self, channel: Channel, verb: str, script: str, limit: Limit, what: str) -> None:
         exports = "".join(
             f"export {name}={shlex.quote(value)}; " for name, value in self._environment.items()
         )
         body = (exports + script + "\n").encode()
         self._console_start = self._console.size() if self._console else 0
-        self._send(f"{verb} {len(body)}", body, limit, what)
+        channel.send(f"{verb} {len(body)}", body, limit, what)
 
     # --- running things ------------------------------------------------------------------------
 
     def run(self, script: str, *, timeout_s: float = 120, check: bool = True) -> GuestResult:
         """Run a bash script in the guest as root; its folder is in the guest's memory.
 
-        Raises FastsyncError when the guest dies, when QEMU has used `timeout_s` seconds of the
-        host's processor for it (the guest is killed), and, with `check`, when the status is not 0;
-        it says what the kernel complained of since the script began. A debug kernel gets more time.
+        Raises FastsyncError when the guest dies, when its machine has used `timeout_s` seconds of
+        the host's processor for it (the guest is killed), and, with `check`, when the status is not
+        0; it says what the kernel complained of since the script began. A debug kernel gets more
+        time.
         """
         what = f"in the guest, `{first_line(script)}`"
         limit = self._limit(timeout_s)
-        self._request("run", script, limit, what)
-        status, out_size, err_size = parse_done(self._read_line(limit, what))
-        out = self._read_exactly(out_size, limit, what).decode(errors="replace")
-        err = self._read_exactly(err_size, limit, what).decode(errors="replace")
+        with self._awake() as channel:
+            self._request(channel, "run", script, limit, what)
+            status, out_size, err_size = parse_done(channel.read_line(limit, what))
+            out = channel.read_exactly(out_size, limit, what).decode(errors="replace")
+            err = channel.read_exactly(err_size, limit, what).decode(errors="replace")
         if check and status != 0:
             detail = last_lines(err) or last_lines(out) or "no output"
             said = self._said_since_last_script()
@@ -283,16 +272,18 @@ class Vm:
         """Run a command in the guest on this process's stdin, stdout and stderr; its exit status.
 
         It starts in the folder of the same name as this process's. Works once per guest.
-        Raises FastsyncError when the guest dies, and when QEMU has used `timeout_s` seconds of the
-        host's processor for it.
+        Raises FastsyncError when the guest dies, and when its machine has used `timeout_s` seconds
+        of the host's processor for it.
         """
         line = shlex.join(command)
         what = f"in the guest, `{first_line(line)}`"
         limit = self._limit(timeout_s)
         script = f"cd {shlex.quote(str(Path.cwd()))} 2>/dev/null; {line}"
-        self._request("attach", script, limit, what)
-        with attach(*(self._ports[name] for name in ATTACHED_STREAMS)):
-            status, _, _ = parse_done(self._read_line(limit, what))
+        with self._awake() as channel:
+            self._request(channel, "attach", script, limit, what)
+            stdin, stdout, stderr = (channel.ports[name] for name in ATTACHED_STREAMS)
+            with attach(stdin, stdout, stderr, partial(channel.inline, "input")):
+                status, _, _ = parse_done(channel.read_line(limit, what))
         return status
 
     def stage(self, file: str | Path) -> str:
@@ -310,8 +301,9 @@ class Vm:
             what = f"putting {path.name} into the guest"
             limit = self._limit(ANSWER_LIMIT_S)
             data = path.read_bytes()
-            self._send(f"put {len(data)} {name}", data, limit, what)
-            status, _, _ = parse_done(self._read_line(limit, what))
+            with self._awake() as channel:
+                channel.send(f"put {len(data)} {name}", data, limit, what)
+                status, _, _ = parse_done(channel.read_line(limit, what))
             if status != 0:
                 raise FastsyncError(f"{what} failed with status {status}")
             self._staged[digest] = f"{GUEST_HOME}/files/{name}"

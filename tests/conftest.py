@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-from fastsync_lab.debug.kernel import VARIANTS
+from fastsync_lab.debug.kernel import DEBUG
 
 # A loaded machine may be slow at any one example: no deadline, and the same examples every time.
 settings.register_profile("fastsync", deadline=None, derandomize=True)
@@ -14,6 +14,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kernel", default="6.12", help="what the virtual machine boots")
     parser.addoption(
         "--debug-kernel",
-        choices=VARIANTS,
+        choices=DEBUG,
         help="in its place a kernel from the same source that looks for bugs",
     )

@@ -6,6 +6,7 @@ from fastsync_lab.crash.kinds import KINDS, Kind
 from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.workloads import make_script
+from fastsync_lab.kernels import UML
 from fastsync_lab.options import mtime_options
 
 MODES = ("off", "truncate", "defer")
@@ -82,12 +83,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for; `state` looks at one state of what was recorded before."""
+    """What a run is asked for; `state` looks at one state of what was recorded before.
+
+    `recover_in` is one of builds.MACHINES.
+    """
 
     cases: tuple[Case, ...]
     states: int = 200
     kernel: str = "6.12"
     state: str | None = None
+    recover_in: str = UML
 
     def script(self, case: Case) -> Script:
         """What is run in a case."""

@@ -2,13 +2,16 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
+from fastsync_lab.crash.builds import check_machine, delays_patch, prepare
 from fastsync_lab.crash.case import Outcome, Request
-from fastsync_lab.crash.explore import delays_patch, explore, prepare
+from fastsync_lab.crash.explore import explore
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.table import choose, is_whole
 from fastsync_lab.errors import UsageError
+from fastsync_lab.kernels import UML
 from fastsync_lab.progress import Report, Tally
 
 
@@ -23,8 +26,10 @@ def request(
     delays: int = 0,
     kernel: str,
     state: str | None,
+    recover_in: str = UML,
 ) -> Request:
     """The cases that the options ask for. Raises UsageError for a name that there is not."""
+    check_machine(recover_in)
     cases = choose(
         workload,
         modes=modes,
@@ -37,7 +42,7 @@ def request(
         split_id(state)
         if len(cases) > 1:
             raise UsageError("--state is about one workload, mode and journal")
-    return Request(cases, states, kernel, state)
+    return Request(cases, states, kernel, state, recover_in)
 
 
 def result_name(asked: Request, series: str) -> str:
@@ -54,7 +59,8 @@ def run(asked: Request, *, report: Report, jobs: int | None = None) -> list[Outc
     The result is kept under results/, case by case, unless it is about one state.
     """
     delays = any(case.delays for case in asked.cases)
-    builds = prepare(asked.kernel, report, fault=delays_patch() if delays else None)
+    fault = delays_patch() if delays else None
+    builds = prepare(asked.kernel, report, fault=fault, recover_in=asked.recover_in)
     if asked.state:
         return explore(asked, builds, report=report)
     name = result_name(asked, builds.tree.series)
@@ -62,7 +68,7 @@ def run(asked: Request, *, report: Report, jobs: int | None = None) -> list[Outc
     done = {outcome.case for outcome in kept.parts}
     left = tuple(case for case in asked.cases if case not in done)
     if left:
-        rest = Request(left, asked.states, asked.kernel)
+        rest = replace(asked, cases=left)
         tally = Tally(len(asked.cases), "cases", report)
         tally.keep(len(kept.parts))
 

@@ -1,7 +1,5 @@
 """A run of the explorer: record workloads, recover and judge crash states, keep what failed."""
 
-import hashlib
-import os
 import shutil
 import tempfile
 import threading
@@ -9,25 +7,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.build import ModuleSet
+from fastsync_lab.crash.batch import Judged, crash_dir, judge_batch, memory_dir
+from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import (
     CONTROL,
-    E2FSCK_CANNOT_REPLAY,
     Case,
-    Failure,
     Outcome,
     Request,
 )
-from fastsync_lab.crash.guest import Found, Guest, build_programs, plan
+from fastsync_lab.crash.guest import Recorder, build_programs
 from fastsync_lab.crash.judge import Judge
 from fastsync_lab.crash.kinds import make_base
-from fastsync_lab.crash.log import parse_log
-from fastsync_lab.crash.recording import Recording, load_recording, write_sparse
+from fastsync_lab.crash.recording import Recording, load_recording
+from fastsync_lab.crash.recover import (
+    Again,
+    Recoverer,
+    plan,
+    plan_again,
+    recording_plan,
+    recoveries,
+)
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.states import (
     State,
@@ -39,31 +45,18 @@ from fastsync_lab.crash.states import (
 )
 from fastsync_lab.crash.trace import parse_trace
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree, fetch_kernel
-from fastsync_lab.paths import build_dir, repo_root
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.progress import Passing, Report, silent
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
-BATCH = 40
+BATCH = 100
 CHUNK = 6  # cases
 DELAY_SEED = "jbd2.delay_seed"  # of modules with delays_patch(); 0: none
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
-SECOND_MOST = 20  # but of a case no more than this: each takes seconds
+SECOND_MOST = 20  # but of a case no more than this
 SECOND_STATES = 6
-
-
-@dataclass(frozen=True)
-class Builds:
-    """What a run needs: the modules that it explores, those that recover, the device model."""
-
-    tree: KernelTree
-    subject: ModuleSet
-    stock: ModuleSet
-    flashdev: Path
-    image: RootImage
 
 
 # --- one case ------------------------------------------------------------------------------------
@@ -71,17 +64,24 @@ class Builds:
 
 @dataclass
 class Explorer:
-    """Explores cases in one guest.
+    """Explores cases in a guest that records and one that recovers, which may be the same.
 
-    `parameters` of the modules that are explored, like ext4.name, are set before each recording.
+    The first one is booted when something has to be recorded. `parameters` of the modules that are
+    explored, like ext4.name, are set before each recording.
     """
 
-    guest: Guest
+    boot_recorder: Callable[[], Recorder]
+    recoverer: Recoverer
     builds: Builds
     work: Path
     pool: ThreadPoolExecutor
     report: Report
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def recorder(self) -> Recorder:
+        """The guest in which workloads run."""
+        return self.boot_recorder()
 
     def run(
         self, request: Request, finished: Callable[[Outcome], None] = lambda _outcome: None
@@ -111,15 +111,15 @@ class Explorer:
         self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
         make_base(folder / "base.img", script.device_mib, kind=case.kind)
         (folder / "script").write_text(script.text)
-        self.guest.vm.use_filesystem(
+        self.recorder.vm.use_filesystem(
             self.builds.stock if case.mode == CONTROL else self.builds.subject
         )
         delays = {DELAY_SEED: str(case.delays)} if case.delays and case.mode != CONTROL else {}
-        self.guest.set_parameters({**self.parameters, **delays})
-        self.guest.vm.kernel_log()
-        self.guest.record(folder, case.mount_options, script, case.kind)
-        self.guest.set_parameters(dict.fromkeys(delays, "0"))
-        if bad := check_kernel_log(self.guest.vm.kernel_log()):
+        self.recorder.set_parameters({**self.parameters, **delays})
+        self.recorder.vm.kernel_log()
+        self.recorder.record(folder, case.mount_options, script, case.kind)
+        self.recorder.set_parameters(dict.fromkeys(delays, "0"))
+        if bad := check_kernel_log(self.recorder.vm.kernel_log()):
             raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
         return folder
@@ -127,7 +127,7 @@ class Explorer:
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
         """Recover and judge about `limit` states of what was recorded."""
         started = time.monotonic()
-        self.guest.vm.use_filesystem(self.builds.stock)
+        self._use_stock()
         recording, judge = self._open(case, script, folder)
         first = first_event_after(recording.events, script.prepared - 1)
         considered = all_states(recording.events, first=first, seed=case.seed)
@@ -139,51 +139,65 @@ class Explorer:
         failed = {failure.state for failure in outcome.failures}
         sound = [state for state in states if state.id not in failed]
         again = _spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
-        for number, state in enumerate(again):
-            self.report(Passing(f"{case.name}: cutting recoveries, {number + 1} of {len(again)}"))
-            second = self._second(case, recording, state)
-            inner = all_states(second.events, first=0, seed=case.seed)
-            inner = sample(inner, SECOND_STATES, case.seed)
-            inner = _spread(inner, SECOND_STATES)
-            outcome.second_states += len(inner)
-            self._check(outcome, judge, second, inner)
-            self._forget(second)
-        self._forget(recording)
+        self.report(Passing(f"{case.name}: cutting {len(again)} recoveries"))
+        cut = [
+            Again(one.state, one.recording, _spread(sample(one.states, SECOND_STATES, case.seed),
+                                                    SECOND_STATES))
+            for one in self._cut_again(case, recording, again)
+        ]  # fmt: skip
+        outcome.second_states = sum(len(one.states) for one in cut)
+        self._check_again(outcome, judge, recording, cut)
+        self.recoverer.forget(recording.folder)
         outcome.seconds = round(time.monotonic() - started, 1)
         return outcome
 
     def look_at(self, case: Case, script: Script, folder: Path, wanted: str) -> Outcome:
         """Recover and judge one state."""
         outer, inner = split_id(wanted)
-        self.guest.vm.use_filesystem(self.builds.stock)
+        self._use_stock()
         recording, judge = self._open(case, script, folder)
         state = find(all_states(recording.events, first=0, seed=case.seed), outer)
-        if inner:
-            recording = self._second(case, recording, state)
-            state = find(all_states(recording.events, first=0, seed=case.seed), inner)
         outcome = Outcome(case, operations=len(script.lines), cuts=1, states=1, considered=1)
-        self._check(outcome, judge, recording, [state])
+        if inner:
+            (cut,) = self._cut_again(case, recording, [state])
+            found = replace(cut, states=[find(cut.states, inner)])
+            self._check_again(outcome, judge, recording, [found])
+        else:
+            self._check(outcome, judge, recording, [state])
+        self.recoverer.forget(recording.folder)
         return outcome
+
+    def _use_stock(self) -> None:
+        """Have the stock modules where states are recovered."""
+        _, stock = self.builds.recovery or (None, self.builds.stock)
+        self.recoverer.vm.use_filesystem(stock)
 
     def _open(self, case: Case, script: Script, folder: Path) -> tuple[Recording, Judge]:
         ops = [] if script.sql else parse_trace((folder / "trace").read_text())
         return load_recording(folder), Judge(case, script, ops, self.work)
 
-    def _second(self, case: Case, recording: Recording, state: State) -> Recording:
-        target = recording.folder.with_name(f"{recording.folder.name}-second")
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir()
-        text = plan(recording.events, [state], "m")
-        self.guest.record_recovery(recording.folder, text, target, case.kind)
-        log = (target / "log").read_bytes()
-        base = bytes(next(recording.images([state])))
-        returned = recording.acknowledged(state)
-        return Recording(target, base, log, parse_log(log), f"{state.id}/", returned)
-
-    def _forget(self, recording: Recording) -> None:
-        self.guest.forget(recording.folder)
-        if recording.prefix:
-            shutil.rmtree(recording.folder)
+    def _cut_again(self, case: Case, recording: Recording, states: Sequence[State]) -> list[Again]:
+        """Log the recovery of each of the states; with all states that it may leave in turn."""
+        text = recording_plan(recording.events, states)
+        log = self.recoverer.log_recoveries(recording.folder, text, case.kind)
+        images = recording.images(states)
+        return [
+            Again(
+                state,
+                Recording(
+                    recording.folder,
+                    bytes(image),
+                    log,
+                    events,
+                    f"{state.id}/",
+                    recording.acknowledged(state),
+                ),
+                all_states(events, first=0, seed=case.seed),
+            )
+            for state, image, events in zip(
+                states, images, recoveries(log, len(states)), strict=True
+            )
+        ]
 
     def _check(
         self, outcome: Outcome, judge: Judge, recording: Recording, states: Sequence[State]
@@ -194,13 +208,30 @@ class Explorer:
         for number, batch in enumerate(_batches(states)):
             self.report(Passing(f"{name}: {number * BATCH} of {len(states)} states"))
             text = plan(recording.events, batch)
-            found = self.guest.recover(recording.folder, text, outcome.case.kind)
-            job = self.pool.submit(_judge_batch, outcome.case, judge, recording, batch, found)
+            found = self.recoverer.recover(recording.folder, text, outcome.case.kind)
+            job = self.pool.submit(judge_batch, outcome.case, judge, recording, batch, found)
             judged.append(job)
-        for future in judged:
-            outcome.failures += future.result().failures
-            outcome.e2fsck_wrong += future.result().e2fsck_wrong
-            outcome.blocks_wrong += future.result().blocks_wrong
+        _add(outcome, judged)
+
+    def _check_again(
+        self, outcome: Outcome, judge: Judge, recording: Recording, cut: Sequence[Again]
+    ) -> None:
+        """The same with the states of second cuts."""
+        case = outcome.case
+        text = plan_again(recording.events, len(recording.log), cut)
+        found = iter(self.recoverer.recover(recording.folder, text, case.kind))
+        judged = [
+            self.pool.submit(
+                judge_batch,
+                case,
+                judge,
+                one.recording,
+                list(one.states),
+                list(islice(found, len(one.states))),
+            )
+            for one in cut
+        ]
+        _add(outcome, judged)
 
 
 def _batches(states: Sequence[State]) -> Iterator[list[State]]:
@@ -216,83 +247,15 @@ def _spread(states: Sequence[State], count: int) -> list[State]:
     return [states[index * len(states) // count] for index in range(count)]
 
 
-@dataclass(frozen=True)
-class Judged:
-    """What came of a batch."""
-
-    failures: list[Failure]
-    e2fsck_wrong: int
-    blocks_wrong: int
-
-
-def _judge_batch(
-    case: Case, judge: Judge, recording: Recording, states: list[State], found: list[Found]
-) -> Judged:
-    if [state.id for state in states] != [one.id for one in found]:
-        raise FastsyncError("the guest did not recover the states it was given")
-    failures = []
-    e2fsck_wrong = blocks_wrong = 0
-    for state, image, one in zip(states, recording.images(states), found, strict=True):
-        verdict = judge.verdict(image, one, recording.acknowledged(state))
-        problems = verdict.kernel
-        if case.journal not in E2FSCK_CANNOT_REPLAY:
-            problems += verdict.checked + verdict.e2fsck
-        else:
-            e2fsck_wrong += bool(verdict.e2fsck)
-            blocks_wrong += verdict.blocks_wrong
-            if not verdict.blocks_wrong:
-                problems += verdict.checked
-        if problems:
-            failures.append(_keep(case, recording, state, image, problems))
-    return Judged(failures, e2fsck_wrong, blocks_wrong)
-
-
-def _keep(
-    case: Case, recording: Recording, state: State, image: bytearray, problems: tuple[str, ...]
-) -> Failure:
-    name = recording.prefix + state.id
-    path = crash_dir() / "failures" / f"{case.name}-{name.replace('/', '+')}.img"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_sparse(path, image)
-    returned = recording.acknowledged(state)
-    relative = path.relative_to(build_dir().parent)
-    return Failure(name, len(returned), problems, case.command(name), str(relative))
-
-
-def memory_dir() -> Path | None:
-    """Where images are made and repaired: in memory, for e2fsck syncs what it writes."""
-    memory = Path("/dev/shm")
-    return memory if os.access(memory, os.W_OK) else None
-
-
-def crash_dir() -> Path:
-    """Recordings, and the images of states that failed."""
-    return build_dir() / "crash"
+def _add(outcome: Outcome, judged: Sequence[Future[Judged]]) -> None:
+    """Wait for batches, and count what came of them."""
+    for future in judged:
+        outcome.failures += future.result().failures
+        outcome.e2fsck_wrong += future.result().e2fsck_wrong
+        outcome.blocks_wrong += future.result().blocks_wrong
 
 
 # --- a run ---------------------------------------------------------------------------------------
-
-
-def module_digest(modules: ModuleSet) -> str:
-    """A hash of a pair of modules."""
-    return hashlib.sha256(modules.jbd2.read_bytes() + modules.ext4.read_bytes()).hexdigest()[:16]
-
-
-def delays_patch() -> Path:
-    """What makes modules delay, by DELAY_SEED, what they do with what they have chosen."""
-    return repo_root() / "tests" / "delays.patch"
-
-
-def prepare(kernel: str, report: Report, *, fault: Path | None = None) -> Builds:
-    """Fetch and build what is missing; `fault` is a patch that breaks the subject."""
-    tree = fetch_kernel(kernel, report=report)
-    return Builds(
-        tree,
-        build_modules(tree, fault=fault, report=report),
-        build_modules(tree, stock=True, report=report),
-        build_flashdev(tree, report=report),
-        root_image(report=report),
-    )
 
 
 @contextmanager
@@ -319,13 +282,22 @@ def explorer(
     """
     build_programs(programs)
     crash_dir().mkdir(parents=True, exist_ok=True)
-    report(f"booting {builds.tree.release}")
-    with (
-        tempfile.TemporaryDirectory(prefix="fastsync-crash-", dir=memory_dir()) as work,
-        _one_thread() as pool,
-        Vm(VmConfig(builds.tree), out_dir=crash_dir(), stop=stop) as vm,
-    ):
-        yield Explorer(Guest(vm, builds.flashdev), builds, Path(work), pool, report)
+    with ExitStack() as stack:
+        work = Path(
+            stack.enter_context(tempfile.TemporaryDirectory("", "fastsync-crash-", memory_dir()))
+        )
+        pool = stack.enter_context(_one_thread())
+
+        def boot(tree: KernelTree) -> Vm:
+            report(f"booting {tree.release}")
+            return stack.enter_context(Vm(VmConfig(tree), out_dir=crash_dir(), stop=stop))
+
+        @cache
+        def recorder() -> Recorder:
+            return Recorder(boot(builds.tree), builds.flashdev)
+
+        recovering = boot(builds.recovery[0]) if builds.recovery else recorder().vm
+        yield Explorer(recorder, Recoverer(recovering), builds, work, pool, report)
 
 
 def explore(

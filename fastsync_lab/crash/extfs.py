@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from mmap import mmap
 
 from fastsync_lab.errors import FastsyncError
 
@@ -69,7 +70,7 @@ def stamp_ns(seconds: int, extra: int) -> int:
 class Image:
     """An ext4 file system in memory. Raises FastsyncError when it makes no sense."""
 
-    def __init__(self, data: bytes | bytearray) -> None:
+    def __init__(self, data: bytes | bytearray | mmap) -> None:
         self._data = data
         base = 1024
         if struct.unpack_from("<H", data, base + 56)[0] != MAGIC:

@@ -1,25 +1,19 @@
-"""Recording a workload and recovering crash states, in the virtual machine.
+"""Recording a workload in the virtual machine.
 
 The guest's side of a run is a folder below $FASTSYNC_OUT, which on the host is build/crash/. The
-data device is /dev/flash0 below dm-log-writes while a workload is recorded, and a loop device on a
-file in the guest's memory while states are recovered.
+data device is /dev/flash0 below dm-log-writes.
 """
 
-import json
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fastsync_lab.crash import mariadb
-from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.kinds import Kind
-from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import DATABASE
-from fastsync_lab.crash.states import State, durable_writes
 from fastsync_lab.device import load_profile
 from fastsync_lab.paths import build_dir
 from fastsync_lab.vm import Vm
@@ -32,7 +26,6 @@ PARTS = {
 LOG_MIB = 192
 PROFILE = "sata-ssd"
 RECORD_TIMEOUT_S = 600
-CHECK_TIMEOUT_S = 600
 MEMORY = "/dev/shm/crash"  # in the guest
 
 
@@ -69,74 +62,21 @@ def built_program(name: str) -> Path:
     return build_dir() / "programs" / name
 
 
-@dataclass(frozen=True)
-class Found:
-    """What the kernel made of a state: what failed, its messages, files, changed pages."""
-
-    id: str
-    errors: tuple[str, ...]
-    log: tuple[str, ...]
-    tree: Tree
-    pages: dict[int, bytes]  # 4 KiB each, by number
-
-
-def parse_found(line: str, delta: bytes, position: int) -> tuple[Found, int]:
-    """A line of crashcheck, whose pages begin at `position` of `delta`; where the next begin."""
-    data = json.loads(line)
-    page_size = 4096
-    pages = {}
-    for number in data["delta"]:
-        pages[number] = delta[position : position + page_size]
-        position += page_size
-    tree = {file["path"]: _file(file) for file in data["files"]}
-    calls = {"mount": data["mount"], "reading folders": data["folders"]}
-    calls |= {f"reading {file['path']}": file["errno"] for file in data["files"]}
-    errors = tuple(f"{call} failed with errno {errno}" for call, errno in calls.items() if errno)
-    return Found(data["id"], errors, tuple(data["log"]), tree, pages), position
-
-
-def _file(data: dict[str, Any]) -> File:
-    text = data.get("sectors", "")
-    numbers = {
-        key: int(data[key])
-        for key in ("ino", "mode", "uid", "gid", "links", "size", "mtime_ns", "ctime_ns")
-    }
-    return File(
-        **numbers,
-        xattrs=data["xattrs"],
-        sectors=tuple(int(text[start : start + 8], 16) for start in range(0, len(text), 8)),
-        target=data.get("target", ""),
+def make_room(vm: Vm) -> None:
+    """Have in the guest what a log of writes takes: the module, a RAM disk, a folder in memory."""
+    vm.run(
+        f"mkdir -p {MEMORY}; dmesg -n 1; modprobe -a dm_mod dm_log_writes || exit\n"
+        f"modprobe brd rd_nr=1 rd_size={LOG_MIB << 10}"
     )
 
 
-def plan(events: Sequence[Event], states: Iterable[State], verb: str = "c") -> str:
-    """What programs/crashcheck.c is to do; the states in the order of their events."""
-    lines: list[str] = []
-    applied = 0
-    for state in states:
-        lines += (_plan_line("p", w) for w in durable_writes(events, applied, state.event))
-        applied = state.event
-        lines += (_plan_line("w", write) for write in state.extra)
-        lines.append(f"{verb} {state.id}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _plan_line(verb: str, write: Write) -> str:
-    return f"{verb} {write.sector} {write.count} {write.offset}"
-
-
-class Guest:
-    """The booted machine as the explorer uses it; `vm.out_dir` has the folders of the runs."""
+class Recorder:
+    """The booted machine in which workloads run; `vm.out_dir` has the folders of the runs."""
 
     def __init__(self, vm: Vm, flashdev: Path) -> None:
         self.vm = vm
         self._flashdev = flashdev
-        self._check = vm.stage(built_program("crashcheck"))
-        vm.run(
-            f"mkdir -p {MEMORY}; dmesg -n 1; modprobe -a dm_mod dm_log_writes loop || exit\n"
-            f"modprobe brd rd_nr=1 rd_size={LOG_MIB << 10} || exit\n"
-            f": >{MEMORY}/image && losetup /dev/loop0 {MEMORY}/image"
-        )
+        make_room(vm)
 
     def record(self, folder: Path, options: str, script: Script, kind: Kind) -> None:
         """Run `folder`/script on a fresh `folder`/base.img of that kind, under `folder`/log.
@@ -157,14 +97,14 @@ class Guest:
         self.vm.run(
             f"cp {here}/script {MEMORY}/script\n"
             f"dd if={here}/base.img of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit\n"
-            + _create_log("/dev/flash0")
+            + create_log("/dev/flash0")
             + parts.create()
             + f"mount -t ext4 -o {mount_options} {parts.device} /mnt || exit\n"
             f"{prepare}(cd /mnt && {self._command(script)} >{MEMORY}/trace); status=$?\n"
             "umount /mnt || exit\n"
             f"cp {MEMORY}/trace {here}/trace\n"
             + parts.remove()
-            + _keep_log(f"{here}/log")
+            + keep_log(f"{here}/log")
             + "exit $status",
             timeout_s=RECORD_TIMEOUT_S,
         )
@@ -190,58 +130,6 @@ class Guest:
         arguments = [*mariadb.arguments(f"/mnt/{mariadb.FOLDER}", MEMORY), *flushing.options]
         server = shlex.join([mariadb.SERVER, *arguments])
         return f"{environment} {program} crash {MEMORY}/socket {MEMORY}/script {server}"
-
-    def recover(self, folder: Path, plan_text: str, kind: Kind) -> list[Found]:
-        """Let the kernel that is loaded recover the states of a plan, from base.img and log."""
-        self._run_plan(folder, plan_text, kind, f"cp {MEMORY}/delta {MEMORY}/found {{here}}/\n")
-        delta = (folder / "delta").read_bytes()
-        position = 0
-        found = []
-        for line in (folder / "found").read_text().splitlines():
-            one, position = parse_found(line, delta, position)
-            found.append(one)
-        return found
-
-    def record_recovery(self, folder: Path, plan_text: str, target: Path, kind: Kind) -> None:
-        """Put the state of a plan on a device and log what the kernel writes to recover it.
-
-        Leaves `target`/log; that log and the state are in the guest's memory for recover().
-        """
-        there = f"{MEMORY}/{target.name}"
-        parts = Parts("/dev/mapper/crash", "loop0", kind)
-        self._run_plan(
-            folder,
-            plan_text,
-            kind,
-            f"mkdir -p {there} && cp {MEMORY}/image {there}/base.img || exit\n"
-            + _create_log("/dev/loop0")
-            + parts.create()
-            + f"mount -t ext4 -o {parts.options()} {parts.device} /mnt && umount /mnt; status=$?\n"
-            + parts.remove()
-            + _keep_log(f"{there}/log")
-            + f"cp {there}/log $FASTSYNC_OUT/{target.name}/log || exit\nexit $status\n",
-        )
-
-    def forget(self, folder: Path) -> None:
-        """Free the memory that a run's image and log take."""
-        self.vm.run(f"rm -rf {MEMORY}/{folder.name}")
-
-    def _run_plan(self, folder: Path, plan_text: str, kind: Kind, then: str) -> None:
-        """Run crashcheck, then more bash, in which {here} is the folder."""
-        (folder / "plan").write_text(plan_text)
-        parts = Parts("/dev/loop0", "loop0", kind)
-        here, mine = f"$FASTSYNC_OUT/{folder.name}", f"{MEMORY}/{folder.name}"
-        self.vm.run(
-            f"if [ ! -d {mine} ]; then\n"
-            f"  mkdir {mine} && cp {here}/base.img {here}/log {mine}/ || exit\nfi\n"
-            f"truncate -r {mine}/base.img {MEMORY}/image && losetup -c /dev/loop0 || exit\n"
-            + parts.create()
-            + f"{self._check} {mine}/base.img {mine}/log {here}/plan {MEMORY}/image "
-            f"{parts.devices} /mnt {MEMORY}/delta >{MEMORY}/found || exit\n"
-            + parts.remove()
-            + then.replace("{here}", here),
-            timeout_s=CHECK_TIMEOUT_S,
-        )
 
 
 @dataclass(frozen=True)
@@ -295,7 +183,7 @@ def _parameter_path(name: str) -> str:
     return f"/sys/module/{module}/parameters/{parameter}"
 
 
-def _create_log(device: str) -> str:
+def create_log(device: str) -> str:
     """Bash: /dev/mapper/crash, which logs what is written to a device."""
     sectors = f"$(</sys/block/{Path(device).name}/size)"
     return (
@@ -304,7 +192,7 @@ def _create_log(device: str) -> str:
     )
 
 
-def _keep_log(path: str) -> str:
+def keep_log(path: str) -> str:
     """Bash: end the log and copy what it has."""
     return (
         "set -- $(dmsetup status crash); last=$5\n"

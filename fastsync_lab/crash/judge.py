@@ -2,17 +2,20 @@
 
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from mmap import mmap
 from pathlib import Path
 
 from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.extfs import Image, Tree
-from fastsync_lab.crash.guest import Found, built_program
+from fastsync_lab.crash.guest import built_program
 from fastsync_lab.crash.kinds import Kind, split_journal
 from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.oracle import Oracle
-from fastsync_lab.crash.recording import PAGE, write_sparse
+from fastsync_lab.crash.recording import PAGE, ImageFile, page_of
+from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import SqlOracle, read_sqlite
 from fastsync_lab.crash.trace import Op
@@ -75,36 +78,33 @@ class Judge:
 
     def verdict(self, state_image: bytearray, found: Found, returned: frozenset[int]) -> Verdict:
         """Each recovery is held against the promises, and e2fsck's against the kernel's."""
-        recovered = bytearray(state_image)
-        for page, data in found.pages.items():
-            recovered[page * PAGE : (page + 1) * PAGE] = data
         kernel = [*found.errors]
         kernel += [f"kernel: {line}" for line in check_kernel_log("\n".join(found.log))]
-        self._fsck.put(recovered)
-        checked = tuple(self._fsck.clean("the kernel"))
         self._fsck.put(state_image)
+        before = {number: bytes(page_of(state_image, number)) for number in found.pages}
+        self._fsck.put_pages(found.pages)
+        checked = tuple(self._fsck.clean("the kernel"))
+        kernel += self._broken_promises("the kernel", found.tree, returned)
+        self._fsck.put_pages(before)
         e2fsck = [*self._fsck.repair(), *self._fsck.clean("e2fsck")]
-        repaired = self._fsck.image.read_bytes()
-        kernel += self._broken_promises("the kernel", recovered, found.tree, returned)
         try:
-            by_e2fsck = Image(repaired).tree()
+            by_e2fsck = Image(self._fsck.contents).tree()
         except UNREADABLE as error:
             unreadable = f"after e2fsck the image cannot be read: {error}"
             return Verdict(tuple(kernel), checked, (*e2fsck, unreadable))
         if wrong := differences(found.tree, by_e2fsck, self._last_ns):
             e2fsck += wrong
-            e2fsck += self._broken_promises("e2fsck", repaired, by_e2fsck, returned)
+            e2fsck += self._broken_promises("e2fsck", by_e2fsck, returned)
         return Verdict(tuple(kernel), checked, tuple(e2fsck))
 
-    def _broken_promises(
-        self, whose: str, image: bytes | bytearray, tree: Tree, returned: frozenset[int]
-    ) -> list[str]:
+    def _broken_promises(self, whose: str, tree: Tree, returned: frozenset[int]) -> list[str]:
+        """Of what e2fsck looked at last, which has these files."""
         problems: list[str] = []
         try:
             if self._files:
                 problems = self._files.problems(tree, returned)
             if self._sql and returned:
-                problems = self._sql.problems(Image(image), returned)
+                problems = self._sql.problems(Image(self._fsck.contents), returned)
         except UNREADABLE as error:
             problems = [f"the image cannot be read: {error}"]
         return [f"after recovery by {whose}: {text}" for text in problems]
@@ -134,16 +134,32 @@ class E2fsck:
     """e2fsck on an image, and on the external journal that a kind has, in the folder `work`."""
 
     def __init__(self, work: Path, kind: Kind) -> None:
-        self.image = work / "image"
-        self._journal = work / "journal"
+        self._paths = [work / "image", *([work / "journal"] if kind.external else [])]
         self._kind = kind
+        self._files: list[ImageFile] = []
 
-    def put(self, data: bytes | bytearray) -> None:
+    @property
+    def contents(self) -> mmap:
+        """The file system as it is now."""
+        return self._files[0].contents
+
+    def put(self, image: bytes | bytearray) -> None:
         """This is the image now."""
-        image, journal = split_journal(data, self._kind)
-        write_sparse(self.image, image)
-        if journal:
-            write_sparse(self._journal, journal)
+        parts = split_journal(image, self._kind)[: len(self._paths)]
+        if not self._files:
+            sizes = map(len, parts)
+            self._files = [ImageFile(*one) for one in zip(self._paths, sizes, strict=True)]
+        for file, part in zip(self._files, parts, strict=True):
+            file.put(part)
+
+    def put_pages(self, pages: Mapping[int, bytes]) -> None:
+        """These pages of it are so now."""
+        end = len(self.contents)
+        for number, data in pages.items():
+            inside = number * PAGE < end
+            file, start = (self._files[0], 0) if inside else (self._files[1], end)
+            position = number * PAGE - start
+            file.contents[position : position + PAGE] = data
 
     def clean(self, whose: str) -> list[str]:
         """What it complains of after `whose` recovery."""
@@ -164,8 +180,9 @@ class E2fsck:
     def _run(self, options: str) -> Completed:
         """The guest's clock may be ahead of ours, so e2fsck gets a later one."""
         env = {"E2FSCK_TIME": str(MUCH_LATER_S), "LC_ALL": "C.UTF-8"}
-        journal = ["-j", str(self._journal)] if self._kind.external else []
-        argv = ["/sbin/e2fsck", options, *journal, str(self.image)]
+        image, *others = map(str, self._paths)
+        journal = ["-j", *others] if others else []
+        argv = ["/sbin/e2fsck", options, *journal, image]
         return run(argv, env=env, check=False, timeout_s=1800)
 
 

@@ -26,6 +26,16 @@ class Write:
     count: int
     offset: int
 
+    @property
+    def start(self) -> int:
+        """The first byte of the device that it writes."""
+        return self.sector * KERNEL_SECTOR
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return (self.sector + self.count) * KERNEL_SECTOR
+
 
 @dataclass(frozen=True)
 class Event:

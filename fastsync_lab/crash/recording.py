@@ -1,5 +1,6 @@
 """What a workload has left: the log of its writes, and the image that it starts from."""
 
+import mmap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from fastsync_lab.crash.log import Event, parse_log
 from fastsync_lab.crash.states import State, apply_writes, durable_writes
 
 PAGE = 4096
+CHUNK = 16 * PAGE
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,53 @@ class Recording:
         return self.events[state.event].acknowledged
 
     def images(self, states: Iterable[State]) -> Iterator[bytearray]:
-        """What is on the medium, of states in the order of their events."""
-        durable = bytearray(self.base)
+        """What is on the medium, of states in the order of their events.
+
+        It is one array, which changes from state to state: nobody keeps it, nobody writes to it.
+        """
+        image = bytearray(self.base)
         applied = 0
         for state in states:
-            apply_writes(durable, durable_writes(self.events, applied, state.event), self.log)
+            apply_writes(image, durable_writes(self.events, applied, state.event), self.log)
             applied = state.event
-            image = bytearray(durable)
+            before = [bytes(image[write.start : write.end]) for write in state.extra]
             apply_writes(image, state.extra, self.log)
             yield image
+            for write, data in zip(state.extra, before, strict=True):
+                image[write.start : write.end] = data
 
 
 def load_recording(folder: Path) -> Recording:
     """What the guest left in a folder."""
     log = (folder / "log").read_bytes()
     return Recording(folder, (folder / "base.img").read_bytes(), log, parse_log(log))
+
+
+def page_of(image: bytearray, number: int) -> bytearray:
+    """One of its pages."""
+    return image[number * PAGE : (number + 1) * PAGE]
+
+
+class ImageFile:
+    """A file that programs of the host read and change, as memory. It is made if it is not there.
+
+    put() writes no page that is there already, for that takes longer than to look.
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        with path.open("a+b") as file:
+            file.truncate(size)
+            self.contents = mmap.mmap(file.fileno(), size)
+
+    def put(self, data: bytes | bytearray) -> None:
+        """This is in the file now."""
+        there = self.contents
+        for start in range(0, len(data), CHUNK):
+            if there[start : start + CHUNK] == data[start : start + CHUNK]:
+                continue
+            for page in range(start, min(start + CHUNK, len(data)), PAGE):
+                if there[page : page + PAGE] != (new := data[page : page + PAGE]):
+                    there[page : page + PAGE] = new
 
 
 def write_sparse(path: Path, image: bytes | bytearray) -> None:

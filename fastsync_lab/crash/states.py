@@ -151,9 +151,8 @@ def first_event_after(events: Sequence[Event], mark: int) -> int:
 def apply_writes(image: bytearray, writes: Iterable[Write], log: bytes) -> None:
     """Put writes into an image."""
     for write in writes:
-        start = write.sector * KERNEL_SECTOR
-        size = write.count * KERNEL_SECTOR
-        image[start : start + size] = log[write.offset : write.offset + size]
+        size = write.end - write.start
+        image[write.start : write.end] = log[write.offset : write.offset + size]
 
 
 def durable_writes(events: Sequence[Event], begin: int, end: int) -> Iterator[Write]:

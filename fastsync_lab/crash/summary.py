@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
-from fastsync_lab.crash.explore import Builds, module_digest
 from fastsync_lab.keeper import Keeper, write_blocks
 from fastsync_lab.kernels import file_checksum
 from fastsync_lab.paths import results_dir
@@ -28,6 +28,7 @@ def result_of(request: Request, outcomes: Sequence[Outcome], builds: Builds) -> 
         "modules": builds.subject.name,
         "modules_sha256": module_digest(builds.subject),
         "root_sha256": builds.image.digest,
+        "recovered_by": builds.recovered_by,
         "explorer_sha256": explorer_digest(),
         "states_asked_for": request.states,
         "cases": [asdict(outcome) for outcome in compared_with_stock(outcomes)],
@@ -93,6 +94,7 @@ def keeper(name: str, request: Request, builds: Builds) -> Keeper[Outcome]:
             "debian_version",
             "modules_sha256",
             "root_sha256",
+            "recovered_by",
             "explorer_sha256",
             "states_asked_for",
         ),

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from fastsync_lab.crash.builds import QEMU, Builds, prepare
 from fastsync_lab.crash.case import CONTROL, MODES
-from fastsync_lab.crash.explore import Builds, prepare
 from fastsync_lab.errors import check_names
 from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper
@@ -45,7 +45,7 @@ def result_name(cases: Sequence[Case], series: str) -> str:
 
 def run(cases: Sequence[Case], kernel: str, *, report: Report) -> list[Result]:
     """Sweep; the result is kept under results/, case by case."""
-    builds: Builds = prepare(kernel, report)
+    builds: Builds = prepare(kernel, report, recover_in=QEMU)
     kept = keeper(result_name(cases, builds.tree.series), cases, builds)
     done = {result.case for result in kept.parts}
     left = [case for case in cases if case not in done]

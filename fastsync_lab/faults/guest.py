@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash.extfs import Tree
-from fastsync_lab.crash.guest import built_program, parse_found
+from fastsync_lab.crash.guest import built_program
+from fastsync_lab.crash.recover import parse_found
 from fastsync_lab.crash.trace import Op, parse_results
 from fastsync_lab.device import load_profile
 from fastsync_lab.errors import FastsyncError

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import CONTROL, MODES
-from fastsync_lab.crash.explore import Builds, module_digest
 from fastsync_lab.faults.compare import (
     SAME_CALL,
     SAME_SORT,

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.crash.explore import Builds
 from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
@@ -17,10 +17,10 @@ from fastsync_lab.faults.compare import Case, Effect, Fault, Result
 from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, Ran
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.options import mtime_options
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import Passing, Report, silent
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
 # (errors=, does the device stay dead)

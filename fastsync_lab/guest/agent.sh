@@ -1,13 +1,16 @@
 # shellcheck shell=bash
 # The guest's end of fastsync_lab/vm.py. It is the first process of the booted guest, started by
-# init.sh, and serves requests from the virtio port "fastsync" until the host hangs up:
+# init.sh, and serves requests from the port "fastsync" until the host hangs up:
 #
 #   run LENGTH       then LENGTH bytes of bash; answered by "done STATUS OUT ERR" and OUT + ERR bytes
 #   attach LENGTH    the same, with the ports fastsync.in, .out and .err as the script's streams;
-#                    answered by "done STATUS 0 0"
+#                    answered by "done STATUS 0 0". What comes on fastsync.in is in pieces: LENGTH
+#                    in a line, then as many bytes, answered by an empty line; 0 is the end
 #   put LENGTH NAME  then LENGTH bytes, which become the program $home/files/NAME; answered by
 #                    "done STATUS 0 0"
 #   off              switch the machine off
+#
+# Where "then" is, User-Mode Linux has a file: body, or for a piece: input.
 #
 # Scripts run in a subshell of this bash. Each is noted in the kernel's log before it begins, as
 # script N, so that what the kernel says can be told to be of one; $FASTSYNC_SCRIPT is its N.
@@ -39,46 +42,46 @@ power_off() {
 	sleep 60
 }
 
-# Prints the device node of the virtio port named $1; they may come later than we.
-port_device() {
-	local entry name _
+# shellcheck source=fastsync_lab/guest/qemu.sh
+. "$home/machine.sh"
+
+# Prints the device node of the port named $1; it may come later than we.
+port() {
+	local device
 	for _ in {1..100}; do
-		for entry in /sys/class/virtio-ports/*; do
-			read -r name 2>/dev/null <"$entry/name" || continue
-			[ "$name" != "$1" ] || { echo "/dev/${entry##*/}" && return; }
-		done
+		device=$(port_device "$1")
+		[ -z "$device" ] || { echo "$device" && return; }
 		sleep 0.1
 	done
-	echo "no virtio port $1" >&2
+	echo "no port $1" >&2
 	return 1
 }
 
 # Folders of the host: its tag, ro or rw, and where it is to be seen.
 share() {
-	mkdir -p "$3" && mount -t 9p -o "$2,trans=virtio,version=9p2000.L,msize=512000" "$1" "$3"
+	mkdir -p "$3" && mount_share "$@"
 }
 while read -r tag access folder; do
 	share "$tag" "$access" "$folder" || power_off
 done <"$home/shares"
 
-# Receives a script of $1 bytes into $home/script. A static busybox starts at a fraction of the
-# instructions that others take.
+# Receives a script of $1 bytes into $home/script.
 export FASTSYNC_SCRIPT=0
 receive() {
-	busybox head -c "$1" <&3 >"$home/script"
+	body "$1" 3 body >"$home/script"
 	FASTSYNC_SCRIPT=$((FASTSYNC_SCRIPT + 1))
 	echo "<7>fastsync: script $FASTSYNC_SCRIPT" >/dev/kmsg
 }
 
 answer_put() {
-	head -c "$1" <&3 >"$home/files/$2" && chmod +x "$home/files/$2"
-	printf 'done %d 0 0\n' $? >&3
+	body "$1" 3 body >"$home/files/$2" && chmod +x "$home/files/$2"
+	printf 'done %d 0 0\n' $? >&7
 }
 
 answer_run() {
 	local status
 	(
-		exec 3<&-
+		exec 3<&- 7>&-
 		set +u
 		# shellcheck source=/dev/null
 		. "$home/script"
@@ -86,23 +89,32 @@ answer_run() {
 	status=$?
 	busybox sh -c 'set -- "$1" $(stat -c %s stdout stderr)
 		echo "done $*"
-		exec cat stdout stderr' answer "$status" >&3
+		exec cat stdout stderr' answer "$status" >&7
+}
+
+# Writes the pieces that come to stdout.
+pieces() {
+	local length
+	while read -r length <&4 && [ "$length" -gt 0 ]; do
+		body "$length" 4 input || break
+		echo >&8
+	done
 }
 
 # A virtio port can be open only once, hence the pipes: the command may open /dev/stdout again.
 answer_attach() {
 	local status in out err
-	exec 4<"$(port_device fastsync.in)" 5>"$(port_device fastsync.out)" \
-		6>"$(port_device fastsync.err)"
+	open_input "$(port fastsync.in)"
+	exec 5>"$(port fastsync.out)" 6>"$(port fastsync.err)"
 	mkfifo "$home/in" "$home/out.fifo" "$home/err.fifo"
-	cat <&4 >"$home/in" 2>/dev/null &
+	pieces >"$home/in" 2>/dev/null &
 	in=$!
 	cat <"$home/out.fifo" >&5 &
 	out=$!
 	cat <"$home/err.fifo" >&6 &
 	err=$!
 	(
-		exec 3<&- 4<&- 5<&- 6<&-
+		exec 3<&- 4<&- 5>&- 6>&- 7>&- 8>&-
 		set +u
 		# shellcheck source=/dev/null
 		. "$home/script"
@@ -110,14 +122,14 @@ answer_attach() {
 	status=$?
 	kill "$in" 2>/dev/null
 	wait "$out" "$err"
-	exec 4<&- 5<&- 6<&-
+	exec 4<&- 5>&- 6>&- 8>&-
 	rm -f "$home/in" "$home/out.fifo" "$home/err.fifo"
-	printf 'done %d 0 0\n' "$status" >&3
+	printf 'done %d 0 0\n' "$status" >&7
 }
 
-control=$(port_device fastsync) || power_off
-exec 3<>"$control"
-printf 'ready\n' >&3
+control=$(port fastsync) || power_off
+open_control "$control"
+printf 'ready\n' >&7
 while read -r request length name <&3; do
 	case $request in
 	run) receive "$length" && answer_run ;;

@@ -1,11 +1,14 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# The first program of a guest, in the initramfs that fastsync_lab/qemu.py makes: finds the root
+# The first program of a guest, in the initramfs that fastsync_lab/initramfs.py makes: finds the root
 # image, puts a layer of memory over it and starts the agent there.
+# machine.sh is qemu.sh or uml.sh, by the machine.
 
 /bin/busybox mkdir -p /proc /sys /dev /new /layer
 /bin/busybox --install -s /bin
 export PATH=/bin
+# shellcheck source=fastsync_lab/guest/qemu.sh
+. /guest/machine.sh
 
 give_up() {
 	echo "fastsync: $1"
@@ -16,20 +19,27 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 for module in /modules/*; do
+	[ -e "$module" ] || break # the kernel has all of them
 	insmod "$module" || give_up "cannot load $module"
 done
 
+all_there() {
+	for device in $images; do
+		[ -b "$device" ] || return
+	done
+}
+
 # The kernel looks for the images by itself; which device is which depends on what it finds first.
 tries=0
-until [ -b /dev/pmem0 ] && [ -b /dev/pmem1 ]; do
+until all_there; do
 	[ "$tries" -lt 100 ] || give_up "the images are not there after 10 s"
 	tries=$((tries + 1))
 	sleep 0.1
 done
-for device in /dev/pmem0 /dev/pmem1; do
+for device in $images; do
 	place=/images/${device##*/}
 	mkdir -p "$place"
-	mount -t erofs -o ro,dax=always "$device" "$place" || give_up "cannot mount $device"
+	mount -t erofs -o "$image_options" "$device" "$place" || give_up "cannot mount $device"
 	if [ -e "$place/modules.dep" ]; then
 		modules=$place
 	else
@@ -54,5 +64,5 @@ mount --move /sys /new/sys
 mount --move /dev /new/dev
 mount -t tmpfs -o mode=755 run /new/run
 mkdir /new/run/fastsync /new/run/lock
-cp /guest/agent.sh /guest/shares /new/run/fastsync/
+cp /guest/agent.sh /guest/machine.sh /guest/shares /new/run/fastsync/
 exec switch_root /new /bin/bash /run/fastsync/agent.sh

@@ -2,7 +2,7 @@
 /*
  * crashcheck: let the running kernel recover crash states, tell what it finds.
  *
- *	crashcheck BASE LOG PLAN IMAGE DEVICE FOLDER DELTA
+ *	crashcheck BASE LOG PLAN IMAGE DEVICE FOLDER DELTA [DM_NAME]
  *
  * BASE is the image that the states start from, LOG the data that PLAN refers to.
  * IMAGE (a new file on tmpfs of BASE's size) backs DEVICE (a loop device); FOLDER
@@ -13,7 +13,10 @@
  *	w SECTOR COUNT OFFSET	the same, in this state alone
  *	c ID			the state is complete: mount it, read everything,
  *				unmount it, and print a line of JSON
- *	m ID			the state is complete: leave it in IMAGE, and end
+ *	r NUMBER		the state is complete: mount and unmount it, flush
+ *				DEVICE, and put a mark with NUMBER into the log
+ *				of the dm-log-writes device DM_NAME, which is
+ *				between DEVICE and IMAGE
  *
  * The JSON has the errno of mount(2) and of reading folders, the kernel's messages,
  * all files (with a CRC-32 of each 512 bytes), and the numbers of the 4 KiB pages
@@ -22,6 +25,9 @@
  * An external journal's device follows DEVICE, behind a comma.
  *
  * With "-" for BASE, LOG and IMAGE the only state is what is on DEVICE.
+ *
+ * Memory comes at once (MAP_POPULATE) and BASE and LOG are read: where a page
+ * fault is slow, as in User-Mode Linux, they would take longer than the states.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -42,6 +48,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "dmmark.h"
+
 #define PAGE 4096
 #define SECTOR 512
 #define NS_PER_S 1000000000LL
@@ -50,7 +58,7 @@ static size_t size, log_size;
 static char *prefix;		/* what all following states have in common */
 static char *want;		/* this state */
 static char *image;		/* IMAGE, mapped */
-static const char *log_data;
+static int log_fd;
 static bool *differs;		/* pages of IMAGE that may differ from @want */
 static bool *changed;		/* pages of @want that may differ from @prefix */
 static const char *device, *folder;
@@ -99,24 +107,46 @@ static uint32_t sector_crc(const char *data, size_t length)
 	return crc_of_zeros;
 }
 
-static void *map(const char *path, int flags, size_t *length)
+/* The file and its length; "-" is none, and has 0 bytes. */
+static int open_file(const char *path, int flags, size_t *length)
 {
-	bool writable = flags == O_RDWR;
-	int fd = open(path, flags | O_CLOEXEC);
 	struct stat st;
-	void *mapped;
+	int fd;
 
-	if (!strcmp(path, "-")) {
-		*length = 0;
-		return NULL;
-	}
+	*length = 0;
+	if (!strcmp(path, "-"))
+		return -1;
+	fd = open(path, flags | O_CLOEXEC);
 	need(fd >= 0 && !fstat(fd, &st), path);
 	*length = st.st_size;
-	mapped = mmap(NULL, st.st_size, PROT_READ | (writable ? PROT_WRITE : 0),
-		      writable ? MAP_SHARED : MAP_PRIVATE, fd, 0);
-	need(mapped != MAP_FAILED, path);
-	close(fd);
+	return fd;
+}
+
+/* Memory for an image: of a file that is shared, or, without one, of our own. */
+static char *map(int fd, const char *what)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	char *mapped;
+
+	if (!size)
+		return NULL;
+	mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
+	need(mapped != MAP_FAILED, what);
 	return mapped;
+}
+
+static void read_at(int fd, char *to, size_t length, off_t offset)
+{
+	while (length) {
+		ssize_t done = pread(fd, to, length, offset);
+
+		if (!done)
+			errx(1, "a file of the states is too short");
+		need(done > 0, "pread");
+		to += done;
+		length -= done;
+		offset += done;
+	}
 }
 
 /*
@@ -133,9 +163,9 @@ static void apply(const char *arguments, bool lasting)
 		errx(2, "bad write in the plan: %s", arguments);
 	start = sector * SECTOR;
 	length = count * SECTOR;
-	memcpy(want + start, log_data + offset, length);
+	read_at(log_fd, want + start, length, offset);
 	if (lasting)
-		memcpy(prefix + start, log_data + offset, length);
+		memcpy(prefix + start, want + start, length);
 	for (size_t page = start / PAGE; page * PAGE < start + length; page++) {
 		differs[page] = true;
 		changed[page] |= !lasting;
@@ -165,6 +195,14 @@ static void forget_pages_of(const char *path)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	need(fd >= 0 && !ioctl(fd, BLKFLSBUF), path);
+	close(fd);
+}
+
+static void flush(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	need(fd >= 0 && !fsync(fd), path);
 	close(fd);
 }
 
@@ -358,15 +396,32 @@ static void check(const char *id)
 	next_state();
 }
 
+/* The state's recovery alone, for the log of what the kernel writes then. */
+static void record(const char *number)
+{
+	materialize();
+	forget_cached_pages();
+	need(!mount(device, folder, "ext4", 0, mount_options), "mount");
+	need(!umount(folder), "umount");
+	flush(device);
+	if (journal)
+		flush(journal);
+	dm_mark(atol(number));
+	/* What recovery has changed is not known: all of it is written anew. */
+	memset(differs, true, size / PAGE);
+	next_state();
+}
+
 static void prepare(char **argv)
 {
-	char *base = map(argv[1], O_RDONLY, &size);
+	int base = open_file(argv[1], O_RDONLY, &size), image_fd;
 	size_t image_size;
 
-	log_data = map(argv[2], O_RDONLY, &log_size);
-	image = map(argv[4], O_RDWR, &image_size);
+	log_fd = open_file(argv[2], O_RDONLY, &log_size);
+	image_fd = open_file(argv[4], O_RDWR, &image_size);
 	if (image_size != size || size % PAGE)
 		errx(2, "%s has another size than %s", argv[4], argv[1]);
+	image = map(image_fd, argv[4]);
 	device = argv[5];
 	journal = strchr(argv[5], ',');
 	if (journal) {
@@ -378,13 +433,15 @@ static void prepare(char **argv)
 	need(delta, argv[7]);
 	kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	need(kernel_log >= 0 && lseek(kernel_log, 0, SEEK_END) >= 0, "/dev/kmsg");
-	prefix = malloc(size);
-	want = malloc(size);
+	prefix = map(-1, "memory");
+	want = map(-1, "memory");
 	differs = malloc(size / PAGE);
 	changed = calloc(size / PAGE, 1);
-	need(prefix && want && differs && changed, "malloc");
-	memcpy(prefix, base, size);
-	memcpy(want, base, size);
+	need(differs && changed, "malloc");
+	if (size) {
+		read_at(base, prefix, size, 0);
+		memcpy(want, prefix, size);
+	}
 	memset(differs, true, size / PAGE);
 	make_crc_table();
 }
@@ -394,9 +451,11 @@ int main(int argc, char **argv)
 	char line[256];
 	FILE *plan;
 
-	if (argc != 8)
-		errx(2, "usage: crashcheck BASE LOG PLAN IMAGE DEVICE FOLDER DELTA");
+	if (argc != 8 && argc != 9)
+		errx(2, "usage: crashcheck BASE LOG PLAN IMAGE DEVICE FOLDER DELTA [DM_NAME]");
 	prepare(argv);
+	if (argc == 9)
+		dm_mark_open(argv[8]);
 	plan = fopen(argv[3], "r");
 	need(plan, argv[3]);
 	while (fgets(line, sizeof(line), plan)) {
@@ -409,10 +468,9 @@ int main(int argc, char **argv)
 		case 'c':
 			check(line + 2);
 			break;
-		case 'm':
-			materialize();
-			forget_cached_pages();
-			return 0;
+		case 'r':
+			record(line + 2);
+			break;
 		default:
 			errx(2, "bad line in the plan: %s", line);
 		}

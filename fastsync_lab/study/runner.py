@@ -16,9 +16,9 @@ from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import root_image
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import fetch_kernel, find_series
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.paths import write_json
 from fastsync_lab.progress import Report, Tally
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.study.contract import STOCK, Cell, Output, Script, Study
 from fastsync_lab.study.plan import (
     CELL_SH,

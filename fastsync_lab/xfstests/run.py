@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.crash.builds import module_digest
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.crash.explore import module_digest
+from fastsync_lab.debug.kernel import uml_kernel
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import RootImage, root_image
 from fastsync_lab.kernels import KernelTree, fetch_kernel, file_checksum
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.progress import Report
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
-from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, PARAMETERS, Guest, prepare
+from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, Guest, prepare
 from fastsync_lab.xfstests.results import FAIL, Key, Run, Store, still_to_run
 from fastsync_lab.xfstests.tree import IMAGE, Tree, build_tree
 
@@ -54,7 +55,7 @@ class Setting:
 
 def make_setting(suite: Tree, kernel: str, report: Report) -> Setting:
     """Fetch and build what is missing."""
-    tree = fetch_kernel(kernel, report=report)
+    tree = uml_kernel(fetch_kernel(kernel, report=report), report=report)
     return Setting(
         tree,
         build_modules(tree, report=report),
@@ -94,7 +95,7 @@ class Machine:
     def _ready(self) -> Guest:
         if self._guest is None:
             self._report(f"booting {self._setting.tree.release}")
-            config = VmConfig(self._setting.tree, MEMORY_MIB, root=IMAGE, parameters=PARAMETERS)
+            config = VmConfig(self._setting.tree, MEMORY_MIB, root=IMAGE)
             vm = self._stack.enter_context(Vm(config, out_dir=self._out_dir))
             self._guest = prepare(vm, self._setting.archive, self._setting.flashdev)
         return self._guest

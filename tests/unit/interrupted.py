@@ -11,9 +11,9 @@ from fastsync_lab import shell, vm
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.interrupt import STOP, guarded
 from fastsync_lab.kernels import KernelTree
+from fastsync_lab.machine import Machine, VmConfig
 from fastsync_lab.paths import locked
 from fastsync_lab.progress import Passing, progress
-from fastsync_lab.qemu import VmConfig
 
 FOLDER = Path(sys.argv[-1])  # the test imports PHASES from here, with arguments of its own
 SLEEP = ["sh", "-c", f"echo $$ >>{FOLDER}/pids; sleep 100 & echo $! >>{FOLDER}/pids; wait"]
@@ -86,9 +86,9 @@ def wait_for_lock() -> None:
 
 
 def boot() -> None:
-    """A thread waits for a guest that has not connected yet."""
+    """A thread waits for a guest that has not said yet that it is ready."""
     when_children_run(2)
-    played = {"root_image": None, "write_initramfs": None, "qemu_command": SLEEP}
+    played = {"root_image": None, "describe": Machine(SLEEP, "")}
     vars(vm).update(
         {name: lambda *_, answer=answer, **__: answer for name, answer in played.items()}
     )

@@ -8,13 +8,14 @@ import pytest
 
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
+from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
-from fastsync_lab.crash.explore import CHUNK, Builds, chunks
-from fastsync_lab.crash.guest import parse_found, plan
+from fastsync_lab.crash.explore import CHUNK, chunks
 from fastsync_lab.crash.judge import Verdict
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import write_sparse
+from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.documents import replace_block
@@ -143,6 +144,11 @@ def test_unknown_names() -> None:
         ask("x")
     with pytest.raises(UsageError, match="no mode 'x': allowed are"):
         ask("mmap", modes=["x"])
+    with pytest.raises(UsageError, match="no machine 'x': allowed are uml, qemu"):
+        command.request(
+            "mmap", modes=None, journals=None, states=10, seed=1, interval_ms=100,
+            kernel="6.12", state=None, recover_in="x",
+        )  # fmt: skip
     with pytest.raises(UsageError, match="no journal 'x': allowed are"):
         ask("mmap", journals=["x"])
 
@@ -168,7 +174,9 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     for name in ("jbd2.ko", "ext4.ko"):
         (tmp_path / name).write_text(name)
     modules = ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
-    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+    kernel = tmp_path / "vmlinuz"
+    kernel.write_text("kernel")
+    tree = KernelTree("6.12", "6.12.1", "6.12.1-1", kernel, tmp_path, tmp_path, tmp_path)
     image = RootImage(tmp_path, tmp_path, "a", {})
     return Builds(tree, modules, modules, tmp_path, image)
 
@@ -199,6 +207,23 @@ def test_other_modules_or_another_root_begin_anew(builds: Builds, tmp_path: Path
     assert summary.keeper("x", request, builds).parts == [outcome()]
     (tmp_path / "ext4.ko").write_text("changed")
     assert summary.keeper("x", request, builds).parts == []
+
+
+def test_another_machine_or_its_modules_begin_anew(builds: Builds, tmp_path: Path) -> None:
+    """What recovers decides a result, too."""
+    request = Request((CASE,), 200)
+    kernel = tmp_path / "linux"
+    kernel.write_text("linux")
+    uml = replace(builds.tree, release="6.12.1-uml", vmlinuz=kernel, variant="uml")
+    (tmp_path / "other.ko").write_text("other")
+    other = replace(builds.stock, ext4=tmp_path / "other.ko")
+    in_uml = replace(builds, recovery=(uml, builds.stock))
+    summary.keeper("x", request, in_uml).add(outcome())
+    assert summary.keeper("x", request, in_uml).parts == [outcome()]
+    for changed in (builds, replace(builds, recovery=(uml, other))):
+        assert summary.keeper("x", request, changed).parts == []
+    kernel.write_text("another linux")
+    assert summary.keeper("x", request, in_uml).parts == []
 
 
 def test_other_judges_begin_anew(builds: Builds, monkeypatch: pytest.MonkeyPatch) -> None:

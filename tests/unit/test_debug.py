@@ -10,7 +10,7 @@ from fastsync_lab.debug import kernel, races
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.qemu import VmConfig
+from fastsync_lab.machine import VmConfig
 
 LINE = "=" * 66
 
@@ -81,7 +81,7 @@ def test_what_a_configuration_lacks_is_named() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", kernel.VARIANTS)
+@pytest.mark.parametrize("variant", kernel.DEBUG)
 def test_variants_have_one_base_and_their_own_instruments(variant: str) -> None:
     text = kernel.configuration(variant)
     assert "CONFIG_EXT4_FS=m" in text
@@ -93,7 +93,7 @@ def test_variants_have_one_base_and_their_own_instruments(variant: str) -> None:
 
 def test_unknown_variant_is_refused() -> None:
     with pytest.raises(UsageError, match="no debug kernel 'x': allowed are kasan, kcsan"):
-        kernel.check_variant("x")
+        kernel.check_debug("x")
 
 
 # --- when it is built
@@ -110,14 +110,16 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return take
 
-    for name in ("full_source", "configure", "compile_kernel", "install"):
-        monkeypatch.setattr(kernel, name, step(name))
+    monkeypatch.setattr(kernel, "full_source", step("full_source"))
+    monkeypatch.setattr(kernel, "apply_once", step("apply_once"))
+    for name in ("configure", "compile", "install"):
+        monkeypatch.setattr(kernel.Build, name, step(name))
     monkeypatch.setattr(kernel, "release_of", lambda _layout: "6.12.1-kasan")
     monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / "cache"))
     return taken
 
 
-BUILD = ["full_source", "configure", "compile_kernel", "install"]
+BUILD = ["full_source", "apply_once", "configure", "compile", "install"]
 
 
 def test_whole_kernel_is_not_built_again(tmp_path: Path, steps: list[str]) -> None:
@@ -143,13 +145,13 @@ def test_half_a_kernel_is_not_taken_for_a_whole_one(
         raise FastsyncError("no")
 
     with monkeypatch.context() as broken:
-        broken.setattr(kernel, "install", fail)
+        broken.setattr(kernel.Build, "install", fail)
         for _ in range(2):
             with pytest.raises(FastsyncError):
                 kernel.debug_kernel(debian, "kasan")
-    assert steps == BUILD + BUILD[:3] * 2, "the configuration is another one"
+    assert steps == BUILD + BUILD[:-1] * 2, "the configuration is another one"
     kernel.debug_kernel(debian, "kasan")
-    assert steps == BUILD + BUILD[:3] * 2 + BUILD
+    assert steps == BUILD + BUILD[:-1] * 2 + BUILD
 
 
 def test_configuration_that_is_not_taken_is_an_error(
@@ -163,9 +165,33 @@ def test_configuration_that_is_not_taken_is_an_error(
         (layout.build / ".config").write_text("CONFIG_A=y\n")
 
     monkeypatch.setattr(kernel, "run", allnoconfig)
-    kernel.configure(tmp_path, layout, "CONFIG_A=y\n")
+    kasan = kernel.Build(tmp_path, layout, "kasan")
+    kasan.configure("CONFIG_A=y\n")
     with pytest.raises(FastsyncError, match="does not take CONFIG_B=y: fastsync_lab/debug"):
-        kernel.configure(tmp_path, layout, "CONFIG_A=y\nCONFIG_B=y\n")
+        kasan.configure("CONFIG_A=y\nCONFIG_B=y\n")
+
+
+def test_user_mode_linux_is_another_architecture(tmp_path: Path) -> None:
+    uml = kernel.Build(tmp_path, kernel.Layout(tmp_path), "uml")
+    assert "ARCH=um" in uml.argv("modules") and uml.image == tmp_path / "build" / "linux"
+    kasan = kernel.Build(tmp_path, kernel.Layout(tmp_path), "kasan")
+    assert "ARCH=um" not in kasan.argv("modules")
+
+
+def test_patch_of_a_variant_is_applied_once(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.c").write_text("one\ntwo\n")
+    patch = tmp_path / "p.patch"
+    patch.write_text("--- a/a.c\n+++ b/a.c\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n")
+    paths = (tmp_path, tmp_path, tmp_path, tmp_path)
+    debian = KernelTree("6.12", "6.12.1", "6.12.1-1", *paths)
+    for _ in range(2):
+        kernel.apply_once([patch], source, debian)
+        assert (source / "a.c").read_text() == "one\nthree\n"
+    (source / "a.c").write_text("four\n")
+    with pytest.raises(FastsyncError, match="does not apply"):
+        kernel.apply_once([patch], source, debian)
 
 
 # --- what is built for it

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.build import ModuleSet
-from fastsync_lab.crash.explore import Builds
+from fastsync_lab.crash.builds import Builds
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.faults import summary
 from fastsync_lab.faults.command import cases_of, result_name

@@ -80,6 +80,7 @@ BAD_LINES = [
     "[    9.1] slab-use-after-free in jbd2_x",
     "[    9.1] sleeping function called from invalid context at mm/slab.h:1",
     "[    9.1] scheduling while atomic: fio/1/0x00000002",
+    "[    9.1] RIP: 0033:crashing_init+0xc/0x1000 [crashing]",
 ]
 
 

@@ -67,6 +67,7 @@ def test_make_setup_installs_what_has_them() -> None:
         "tar": "",
         "unshare": "",
         "setpriv": "",
+        "prlimit": "",
         "mkfs.erofs": "erofs-utils",
         "xz": "xz-utils",
         "depmod": "kmod",

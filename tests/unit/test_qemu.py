@@ -1,15 +1,18 @@
-"""qemu.py: the command that boots, and the initramfs."""
+"""machine.py, initramfs.py, qemu.py and uml.py: the commands that boot, and the initramfs."""
 
 import lzma
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fastsync_lab import qemu
+from fastsync_lab import initramfs, machine
 from fastsync_lab.errors import UsageError
 from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.qemu import Share, VmConfig
+from fastsync_lab.kernels import UML, KernelTree
+from fastsync_lab.machine import Setting, Share, VmConfig
+from fastsync_lab.qemu import qemu_machine
+from fastsync_lab.uml import uml_machine
 
 RELEASE = "6.12.1+deb12-amd64"
 
@@ -23,11 +26,15 @@ def tree(tmp_path: Path) -> KernelTree:
     return KernelTree(*names, tmp_path / "vmlinuz", modules, tmp_path, tmp_path)
 
 
-def argv_of(config: VmConfig, folder: Path) -> list[str]:
+def setting_in(folder: Path) -> Setting:
     (folder / "root.erofs").write_bytes(bytes(4 << 20))
     image = RootImage(folder / "root.erofs", folder / "busybox", "", {})
-    console = folder / "console.log"
-    return qemu.qemu_command(config, image, out_dir=folder / "a,b", folder=folder, console=console)
+    ports = {name: 10 + number for number, name in enumerate(machine.PORTS)}
+    return Setting(image, folder, folder / "a,b", folder / "console.log", ports)
+
+
+def argv_of(config: VmConfig, folder: Path) -> list[str]:
+    return qemu_machine(config, setting_in(folder)).argv
 
 
 def values(argv: list[str], option: str) -> list[str]:
@@ -60,7 +67,7 @@ def test_nothing_of_the_host_is_shared_but_what_is_asked_for(
     assert "readonly=on" not in out
     assert "path=/a," in read and read.endswith(",readonly=on")
     assert "path=/b," in write and "readonly" not in write
-    assert qemu.shares_text(VmConfig(tree, shares=shares)).splitlines()[1:] == [
+    assert initramfs.shares_text(VmConfig(tree, shares=shares)).splitlines()[1:] == [
         "share0 ro /a",
         "share1 rw /b",
     ]
@@ -82,15 +89,48 @@ def test_more_processors_take_real_time(tree: KernelTree) -> None:
         VmConfig(tree, cpus=2)
 
 
+def test_ports_are_sockets_that_qemu_inherits(tree: KernelTree, tmp_path: Path) -> None:
+    backends = values(argv_of(VmConfig(tree), tmp_path), "-chardev")[1:]
+    assert backends == [f"socket,id=fs{number},fd={10 + number}" for number in range(4)]
+
+
+def test_uml_takes_all_by_names_in_its_folder(tree: KernelTree, tmp_path: Path) -> None:
+    """Whatever the files are called: the kernel cuts its arguments at spaces, commas and colons."""
+    shares = (Share(Path("/a, b:c")),)
+    config = VmConfig(replace(tree, variant=UML), 512, shares=shares, parameters=("x=1",))
+    found = uml_machine(config, setting_in(tmp_path))
+    words = found.argv[found.argv.index(str(tree.vmlinuz)) + 1 :]
+    assert words[-1] == "x=1"
+    assert {"mem=512M", "initrd=initramfs", f"hostfs={tmp_path}/host", "uml_dir=."} < set(words)
+    assert {"ubd0r=host/root", "ubd1r=host/modules", "ssl0=fd:10", "ssl3=fd:13"} < set(words)
+    names = {
+        name: (tmp_path / "host" / name).readlink() for name in ("root", "modules", "out", "share0")
+    }
+    assert names == {
+        "root": tmp_path / "root.erofs",
+        "modules": tmp_path / f"modules-{RELEASE}.erofs",
+        "out": tmp_path / "a,b",
+        "share0": Path("/a, b:c"),
+    }
+
+
+def test_uml_is_in_real_time_and_has_one_processor(tree: KernelTree) -> None:
+    uml = replace(tree, variant=UML)
+    assert VmConfig(tree).virtual_time and not VmConfig(uml).virtual_time
+    assert VmConfig(uml).slowness == 1
+    with pytest.raises(UsageError, match="User-Mode Linux has one processor, not 2"):
+        VmConfig(uml, cpus=2)
+
+
 def test_share_is_a_folder_to_read_or_to_write(tmp_path: Path) -> None:
-    assert qemu.parse_share(str(tmp_path)) == Share(tmp_path)
-    assert qemu.parse_share(f"{tmp_path}:rw") == Share(tmp_path, writable=True)
+    assert machine.parse_share(str(tmp_path)) == Share(tmp_path)
+    assert machine.parse_share(f"{tmp_path}:rw") == Share(tmp_path, writable=True)
 
 
 @pytest.mark.parametrize("text", ["", ":rw", "/", "/:rw", "/no/such/folder", "/etc/passwd"])
 def test_other_shares_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cannot share"):
-        qemu.parse_share(text)
+        machine.parse_share(text)
 
 
 def test_modules_are_in_the_order_to_load_them() -> None:
@@ -101,13 +141,13 @@ insmod /a b/kernel/fs/mbcache.ko option=1
 install /bin/true
 insmod /a b/kernel/fs/ext4/ext4.ko
 """
-    names = [path.name for path in qemu.parse_show_depends(text)]
+    names = [path.name for path in initramfs.parse_show_depends(text)]
     assert names == ["crc32c-cryptoapi.ko.xz", "mbcache.ko", "ext4.ko"]
-    assert qemu.parse_show_depends("") == []
+    assert initramfs.parse_show_depends("") == []
 
 
 def test_compressed_module_is_unpacked(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.ko", tmp_path / "a.ko.xz"
     plain.write_bytes(b"module")
     packed.write_bytes(lzma.compress(b"module"))
-    assert qemu.module_bytes(plain) == qemu.module_bytes(packed) == b"module"
+    assert initramfs.module_bytes(plain) == initramfs.module_bytes(packed) == b"module"

@@ -17,8 +17,10 @@ from fastsync_lab.streams import attach
 pairs = [socket.socketpair() for _ in range(3)]
 with attach(*(here for here, _ in pairs)):
     received = bytearray()
-    while data := pairs[0][1].recv(65536):
-        received += data
+    pieces = pairs[0][1].makefile("rb")
+    while length := int(pieces.readline()):
+        received += pieces.read(length)
+        pairs[0][1].sendall(b"x")
     pairs[1][1].sendall(received)
     pairs[2][1].sendall(received[::-1])
 """

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab import console, shell, vm
+from fastsync_lab.channel import Channel
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import KernelTree
 from fastsync_lab.limits import Limit
-from fastsync_lab.qemu import CONTROL_PORT, VmConfig
+from fastsync_lab.machine import CONTROL_PORT, VmConfig
 
 Answer = Callable[[str, bytes], bytes | None]  # to a request and its body; None: hang up
 OOPS = "[   50.2] BUG: kernel NULL pointer dereference, address: 0\n[   50.3] Call Trace:\n"
@@ -64,7 +65,8 @@ def boot(
         guests.append(guest)
         machine = vm.Vm(config(tmp_path))
         machine._process = guest.process
-        machine._ports[CONTROL_PORT] = guest.here
+        ports = {CONTROL_PORT: guest.here}
+        machine._channel = Channel(ports, machine._check_alive, machine._failure)
         machine._console = console.Console()
         return machine, guest
 
@@ -179,6 +181,17 @@ def test_file_is_put_once_and_again_when_it_changes(boot: Boot, tmp_path: Path) 
     assert paths == [f"/run/fastsync/files/{number}-a_b" for number in (0, 0, 1, 1)]
     assert [body for _, body in guest.requests] == contents
     assert [request for request, _ in guest.requests] == ["put 0-a_b", "put 1-a_b"]
+
+
+def test_body_is_a_file_where_the_ports_carry_lines_only(tmp_path: Path) -> None:
+    here, there = socket.socketpair()
+    channel = Channel({CONTROL_PORT: here}, lambda: None, FastsyncError)
+    channel.mail = tmp_path
+    channel.send("put 5 x", b"\0\xff\n\r\x04", Limit(60, lambda: 0), "test")
+    channel.close()
+    with there:
+        assert there.recv(1000) == b"put 5 x\n"
+    assert (tmp_path / "body").read_bytes() == b"\0\xff\n\r\x04"
 
 
 def test_file_that_there_is_not_or_that_has_no_room(boot: Boot, tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome, Request
-from fastsync_lab.crash.explore import Explorer, explorer, prepare
+from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import silent

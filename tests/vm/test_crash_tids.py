@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from fastsync_lab.build import assemble
+from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome
-from fastsync_lab.crash.explore import Explorer, explorer, prepare
+from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.layouts import move_ext
 from fastsync_lab.crash.script import BLOCK, Script
 from fastsync_lab.crash.singles import CREATE, SYNCS, changes_with_syncs
@@ -118,7 +119,7 @@ def look(faulty: Explorer, places: set[str], left: Left) -> Outcome:
     one = replace(faulty, parameters={"ext4.leave_out": names, "ext4.left_out": "0"})
     case = Case("one-by-one", "defer", left.kind)
     folder = one.record(case, left.script)
-    assert int(one.guest.parameter("ext4.left_out")) > 0, f"{names} note nothing here"
+    assert int(one.recorder.parameter("ext4.left_out")) > 0, f"{names} note nothing here"
     return one.explore(case, left.script, folder, STATES)
 
 

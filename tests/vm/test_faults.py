@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from fastsync_lab.crash.builds import QEMU, prepare
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.crash.explore import prepare
 from fastsync_lab.faults.compare import SAME_CALL, SAME_SORT, Case, Result, compare
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, JOURNAL, RECORD, SYNC_FLUSH
 from fastsync_lab.faults.sweep import Sweeper, sweeper
@@ -31,7 +31,7 @@ SUBJECTS = [case("overwrite", "off"), *(one for one, _ in PLANTED.values())]
 @pytest.fixture(scope="module")
 def sweeper_here(kernel: str) -> Iterator[Sweeper]:
     """One guest for all tests."""
-    with sweeper(prepare(kernel, silent)) as one:
+    with sweeper(prepare(kernel, silent, recover_in=QEMU)) as one:
         yield one
 
 
@@ -61,7 +61,7 @@ def test_planted_fault_is_found(
     sweeper_here: Sweeper, stock: list[Result], kernel: str, fault: str
 ) -> None:
     subject, words = PLANTED[fault]
-    broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
+    broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch", recover_in=QEMU)
     results = replace(sweeper_here, builds=broken).run([subject])
     differences = compare([*stock, *results])[1]
     assert any(words in text for text in differences), differences

@@ -15,9 +15,9 @@ from fastsync_lab.build import ModuleSet, apply_patch, assemble, kbuild, make_mo
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.image import root_image
 from fastsync_lab.kernels import KernelTree, file_checksum
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import silent
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 
 

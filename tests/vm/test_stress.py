@@ -15,8 +15,8 @@ import pytest
 from fastsync_lab.build import ModuleSet, build_modules
 from fastsync_lab.kernel_log import check_kernel_log
 from fastsync_lab.kernels import KernelTree
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.paths import repo_root
-from fastsync_lab.qemu import VmConfig
 from fastsync_lab.vm import Vm
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks

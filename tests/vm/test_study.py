@@ -9,7 +9,7 @@ import pytest
 from fastsync_lab.build import ModuleSet
 from fastsync_lab.device import load_profile
 from fastsync_lab.kernels import KernelTree
-from fastsync_lab.qemu import VmConfig
+from fastsync_lab.machine import VmConfig
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, Axes, Cell, FileSystem, Script, Study
 from fastsync_lab.study.filesystems import FIVE, PEERS, RAW

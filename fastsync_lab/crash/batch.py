@@ -1,0 +1,71 @@
+"""Judging recovered states by the batch, and keeping what failed."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure
+from fastsync_lab.crash.judge import Judge
+from fastsync_lab.crash.recording import Recording, write_sparse
+from fastsync_lab.crash.recover import Found
+from fastsync_lab.crash.states import State
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.paths import build_dir
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a batch."""
+
+    failures: list[Failure]
+    e2fsck_wrong: int
+    blocks_wrong: int
+
+
+def judge_batch(
+    case: Case, judge: Judge, recording: Recording, states: list[State], found: list[Found]
+) -> Judged:
+    """What is wrong with states of which the guest found this.
+
+    Raises FastsyncError when these are others.
+    """
+    if [recording.prefix + state.id for state in states] != [one.id for one in found]:
+        raise FastsyncError("the guest did not recover the states it was given")
+    failures = []
+    e2fsck_wrong = blocks_wrong = 0
+    for state, image, one in zip(states, recording.images(states), found, strict=True):
+        verdict = judge.verdict(image, one, recording.acknowledged(state))
+        problems = verdict.kernel
+        if case.journal not in E2FSCK_CANNOT_REPLAY:
+            problems += verdict.checked + verdict.e2fsck
+        else:
+            e2fsck_wrong += bool(verdict.e2fsck)
+            blocks_wrong += verdict.blocks_wrong
+            if not verdict.blocks_wrong:
+                problems += verdict.checked
+        if problems:
+            failures.append(_keep(case, recording, state, image, problems))
+    return Judged(failures, e2fsck_wrong, blocks_wrong)
+
+
+def _keep(
+    case: Case, recording: Recording, state: State, image: bytearray, problems: tuple[str, ...]
+) -> Failure:
+    name = recording.prefix + state.id
+    path = crash_dir() / "failures" / f"{case.name}-{name.replace('/', '+')}.img"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_sparse(path, image)
+    returned = recording.acknowledged(state)
+    relative = path.relative_to(build_dir().parent)
+    return Failure(name, len(returned), problems, case.command(name), str(relative))
+
+
+def memory_dir() -> Path | None:
+    """Where images are made and repaired: in memory, for e2fsck syncs what it writes."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
+def crash_dir() -> Path:
+    """Recordings, and the images of states that failed."""
+    return build_dir() / "crash"

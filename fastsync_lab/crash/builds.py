@@ -1,0 +1,76 @@
+"""What a run of the explorer is built of: kernels, modules, the device model, the root image."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.debug.kernel import uml_kernel
+from fastsync_lab.errors import check_names
+from fastsync_lab.image import RootImage, root_image
+from fastsync_lab.kernels import UML, KernelTree, fetch_kernel, file_checksum
+from fastsync_lab.paths import repo_root
+from fastsync_lab.progress import Report
+
+QEMU = "qemu"
+MACHINES = (UML, QEMU)  # to recover in
+
+
+@dataclass(frozen=True)
+class Builds:
+    """What a run needs: the modules that it explores, the kernel's own, the device model.
+
+    States are recovered by another build of that kernel, or in the machine that records.
+    """
+
+    tree: KernelTree
+    subject: ModuleSet
+    stock: ModuleSet
+    flashdev: Path
+    image: RootImage
+    recovery: tuple[KernelTree, ModuleSet] | None = None
+
+    @property
+    def recovered_by(self) -> str:
+        """What decides what comes of a state, for a result."""
+        tree, stock = self.recovery or (self.tree, self.stock)
+        digest = file_checksum(tree.vmlinuz)[:16]
+        return f"{tree.release} {digest}, modules {module_digest(stock)}"
+
+
+def module_digest(modules: ModuleSet) -> str:
+    """A hash of a pair of modules."""
+    return hashlib.sha256(modules.jbd2.read_bytes() + modules.ext4.read_bytes()).hexdigest()[:16]
+
+
+def delays_patch() -> Path:
+    """What makes modules delay, by DELAY_SEED, what they do with what they have chosen."""
+    return repo_root() / "tests" / "delays.patch"
+
+
+def check_machine(name: str) -> None:
+    """Raise UsageError for a machine to recover in that there is not."""
+    check_names("machine", [name], MACHINES)
+
+
+def prepare(
+    kernel: str, report: Report, *, fault: Path | None = None, recover_in: str = UML
+) -> Builds:
+    """Fetch and build what is missing; `fault` is a patch that breaks the subject.
+
+    Raises UsageError for a machine that there is not.
+    """
+    check_machine(recover_in)
+    tree = fetch_kernel(kernel, report=report)
+    recovery = None
+    if recover_in == UML:
+        other = uml_kernel(tree, report=report)
+        recovery = (other, build_modules(other, stock=True, report=report))
+    return Builds(
+        tree,
+        build_modules(tree, fault=fault, report=report),
+        build_modules(tree, stock=True, report=report),
+        build_flashdev(tree, report=report),
+        root_image(report=report),
+        recovery,
+    )
