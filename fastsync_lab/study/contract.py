@@ -77,8 +77,8 @@ W = TypeVar("W", bound=Workload)
 class Axes(Generic[W]):
     """How far a run goes on each axis; the kernel is chosen on the command line.
 
-    `runs` of each cell, of one with figures in the README `headline_runs`. Several runs begin at
-    different phases of the timer's tick.
+    `runs` of each cell; of the headline's workloads `headline_runs` on each file system that the
+    README shows or a requirement names. Several runs begin at different phases of the tick.
     """
 
     title: str
@@ -278,8 +278,11 @@ class Study(Generic[W]):
     def runs_of(self, cell: Cell[W], *, quick: bool) -> int:
         """How often a cell is run."""
         axes = self.axes(quick=quick)
+        shown = {*(self.beside.names if self.beside else ())}
+        shown |= {name for one in self.required for name in (*one.where.systems, *one.over.systems)}
         in_headline = any(workload == cell.workload.name for workload, _ in self.headline)
-        return max(axes.runs, axes.headline_runs if in_headline else 0)
+        more = in_headline and cell.system.name in shown
+        return max(axes.runs, axes.headline_runs if more else 0)
 
 
 def required_of(studies: Mapping[str, Study[Any]]) -> dict[str, Sequence[Requirement]]:
