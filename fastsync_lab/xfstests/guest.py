@@ -17,7 +17,8 @@ DEVICES = 3
 CAPACITY_MIB = 4096  # of each; what is written to takes memory
 MEMORY_MIB = 6144
 MACHINE = (
-    f"User-Mode Linux, {MEMORY_MIB} MiB, {DEVICES} devices of {CAPACITY_MIB} MiB, {PROFILE}, real time"
+    f"User-Mode Linux, {MEMORY_MIB} MiB, {DEVICES} devices of {CAPACITY_MIB} MiB, {PROFILE}, "
+    "real time"
 )
 INTERVAL_MS = 100
 PREPARE_LIMIT_S = 240
