@@ -97,15 +97,12 @@ class Oracle:
         return best
 
     def _possible_epochs(self, group: Group, cut: Cut) -> list[Epoch]:
-        floor = -1
-        for sync in cut.syncs(self.model.all_syncs):
-            for epoch in group.epochs:
-                if sync.meta and epoch.op and epoch.op.end < sync.begin:
-                    floor = max(floor, epoch.op.end)
+        ops = [epoch.op for epoch in group.epochs if epoch.op]
+        floor = _end_before(ops, (s for s in cut.syncs(self.model.all_syncs) if s.meta))
         for node in self.model.nodes:
-            for sync in cut.syncs(node.syncs):
-                ops = node.name_ops if sync.meta else node.name_ops[:1]
-                floor = max([floor, *(op.end for op in ops if op.end < sync.begin)])
+            syncs = cut.syncs(node.syncs)
+            with_names = _end_before(node.name_ops, (sync for sync in syncs if sync.meta))
+            floor = max(floor, with_names, _end_before(node.name_ops[:1], syncs))
         return _not_before(group, floor, cut)
 
     def _epoch_problems(self, epoch: Epoch, tree: Tree, cut: Cut) -> Iterator[str]:
@@ -205,6 +202,12 @@ def _not_before(group: Group, floor: int, cut: Cut) -> list[Epoch]:
 
 KINDS = {0o040000: "folder", 0o100000: "file", 0o120000: "link"}
 assert DIRECTORY in KINDS
+
+
+def _end_before(ops: Iterable[Op], syncs: Iterable[Sync]) -> int:
+    """When the last of the operations ended that had before one of the syncs began; or -1."""
+    begin = max((sync.begin for sync in syncs), default=-1)
+    return max((op.end for op in ops if op.end < begin), default=-1)
 
 
 def _same_names(names: Names, tree: Tree) -> bool:

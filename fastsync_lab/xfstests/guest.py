@@ -16,8 +16,10 @@ PROFILE = "nvme"
 DEVICES = 3
 CAPACITY_MIB = 4096  # of each; what is written to takes memory
 MEMORY_MIB = 6144
-DISKS = f"{DEVICES} devices of {CAPACITY_MIB} MiB, {PROFILE}"
-MACHINE = f"User-Mode Linux, {MEMORY_MIB} MiB, {DISKS}, real time"
+MACHINE = (
+    f"User-Mode Linux, {MEMORY_MIB} MiB, {DEVICES} devices of {CAPACITY_MIB} MiB, {PROFILE}, "
+    "real time"
+)
 INTERVAL_MS = 100
 PREPARE_LIMIT_S = 240
 FUNCTIONS = Path(__file__).with_name("guest.sh")

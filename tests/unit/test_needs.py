@@ -66,6 +66,7 @@ def test_make_setup_installs_what_has_them() -> None:
         "dpkg-deb": "",
         "tar": "",
         "unshare": "",
+        "prlimit": "",
         "setpriv": "",
         "prlimit": "",
         "mkfs.erofs": "erofs-utils",
