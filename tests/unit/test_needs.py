@@ -68,7 +68,6 @@ def test_make_setup_installs_what_has_them() -> None:
         "unshare": "",
         "prlimit": "",
         "setpriv": "",
-        "prlimit": "",
         "mkfs.erofs": "erofs-utils",
         "xz": "xz-utils",
         "depmod": "kmod",
