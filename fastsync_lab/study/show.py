@@ -303,7 +303,8 @@ def print_results(
     for line in unstable(lines):
         out.print(line, style="yellow", highlight=False)
     found = verdicts(studies, lines)
-    out.print(f"{reached(found)} are reached.", highlight=False)
+    if found:
+        out.print(f"{reached(found)} are reached.", highlight=False)
     for verdict in found:
         if not verdict.passed:
             out.print(str(verdict), style="yellow", highlight=False)

@@ -284,6 +284,11 @@ def test_the_table_has_every_file_system_beside_those_it_is_compared_with() -> N
     assert "14 of 14 required figures are reached." in lines
 
 
+def test_a_study_that_asks_for_nothing_has_no_verdicts() -> None:
+    lines = printed(result(four((1, 2, 3, 4), "append"), "files"))
+    assert lines[0].startswith("files, ") and not any("required" in line for line in lines)
+
+
 def test_the_readme_has_the_headline_of_each_kernel() -> None:
     fstat = "random, fstat first"
     results = [
