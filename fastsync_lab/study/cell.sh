@@ -44,14 +44,17 @@ timed() {
 	return $status
 }
 
-# Ends at part $PHASE of $PHASES of a timer's tick, or the same little while later each time.
+# Ends at part $PHASE of $PHASES of a timer's tick, to the time that bash takes for a turn. A sleep
+# ends some hundred microseconds late, now more, now less: the last tick is waited for awake.
 wait_for_phase() {
-	local hz tick_us wait_us seconds
+	local hz tick_us now_us target_us seconds
 	hz=$(sed -n 's/^CONFIG_HZ=//p' "/boot/config-$(uname -r)")
 	tick_us=$((1000000 / hz))
-	wait_us=$((2 * tick_us + tick_us * PHASE / PHASES - ${EPOCHREALTIME/./} % tick_us))
-	printf -v seconds '0.%06d' "$wait_us"
+	now_us=${EPOCHREALTIME/./}
+	target_us=$((now_us - now_us % tick_us + 4 * tick_us + tick_us * PHASE / PHASES))
+	printf -v seconds '0.%06d' $((target_us - now_us - 2 * tick_us))
 	busybox sleep "$seconds"
+	while ((${EPOCHREALTIME/./} < target_us)); do :; done
 }
 
 start_trace() {
