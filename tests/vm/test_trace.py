@@ -73,7 +73,7 @@ def test_an_fsync_whose_stamps_have_not_changed(fs: GuestFs) -> None:
         fs.prepare()
         events = traced(fs, "open", "align:1000", "write", "fsync", "write", "fsync")
     assert of_ext4(events) == [("wait", "datasync 0 for old"), ("saved", "by unchanged")]
-    assert {event.task for event in events} == {"fsops"}
+    assert all(event.task.endswith("fsops") for event in events)
 
 
 def test_an_fsync_after_a_read(fs: GuestFs) -> None:
@@ -137,7 +137,7 @@ def test_a_carried_commit_that_somebody_waits_for(fs: GuestFs) -> None:
         events = traced(fs, *STARTED, "chmod:601", "fsync")
     assert of_ext4(events)[-1] == ("wait", "datasync 0 for change")
     hurries = [event for event in events if event.name == "jbd2_carrier_hurry"]
-    assert [event.task for event in hurries] == ["fsops"]
+    assert len(hurries) == 1 and hurries[0].task.endswith("fsops")
     assert re.search(r"by (__)?jbd2_log_(start|wait)_commit\+0x", hurries[0].text)
     assert of_jbd2(events)[-1].endswith(" hurried")
 
