@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fastsync_lab import cli, shell
 from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
 
-COMMANDS = ["build", "vm", "run", "crash", "faults", "xfstests", "report", "clean"]
+COMMANDS = ["build", "series", "vm", "run", "crash", "faults", "xfstests", "report", "clean"]
 
 
 def fastsync(*arguments: str) -> shell.Completed:
@@ -31,9 +31,12 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
     [
         (
             ["bild"],
-            "no command 'bild': allowed are build, vm, run, crash, faults, xfstests, report, clean",
+            "no command 'bild': allowed are build, series, vm, run, crash, faults, xfstests, "
+            "report, clean",
         ),
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
+        (["series", "--kernel", "x"], "no kernel 'x': allowed are 6.12, 6.12.N"),
+        (["series", "--output", "/proc"], "/proc is not an empty folder"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
         (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),
         (
