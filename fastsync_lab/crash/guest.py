@@ -1,6 +1,6 @@
 """Recording a workload in the virtual machine.
 
-The guest's side of a run is a folder below $FASTSYNC_OUT, which on the host is build/crash/. The
+The guest's side of a run is a folder below $FASTSYNC_OUT, which on the host is in build/crash/. The
 data device is /dev/flash0 below dm-log-writes.
 """
 
