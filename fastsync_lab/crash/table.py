@@ -31,8 +31,8 @@ QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "
 OURS = ("truncate", "defer")
 # ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters, and for
 # SWAP_BOOT too little room in the log for what changes of quotas: stock's, and the kernel warns.
-# The pairs with `bounded` are those that write the most different blocks. What fails on stock is run
-# there, too: fast commits, and, with 1 KiB blocks, a superblock torn during recovery.
+# The pairs with `bounded` are those that write the most different blocks. What fails on stock
+# is run there, too: fast commits, and, with 1 KiB blocks, a superblock torn during recovery.
 TABLE = (
     Row(("bounded",), ("1k-blocks",), ("defer", CONTROL)),
     Row(("bounded",), ("external",), ("defer",)),
