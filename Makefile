@@ -1,7 +1,7 @@
 # Everything that a fresh Debian 12 machine needs, and everything one does with this tree.
 
 APT_PACKAGES := bc binutils bison bubblewrap ca-certificates debian-archive-keyring e2fsprogs \
-	erofs-utils file flex gcc gcc-12 kmod libc6-dev libelf-dev libmariadb-dev make \
+	erofs-utils file flex gcc gcc-12 git kmod libc6-dev libelf-dev libmariadb-dev make \
 	mariadb-server-core mmdebstrap patch perl python3-venv qemu-system-x86 shellcheck sparse \
 	uidmap xz-utils
 SOURCE_PACKAGE := linux-source-6.12

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,16 +82,39 @@ def assemble(tree: KernelTree, source: Path, *, stock: bool, fault: Path | None 
 
     `fault` is a patch on top, for a test that has to find what it breaks.
     """
+    copy_stock(tree, source)
+    if stock:
+        return
+    for _ in apply_glue(tree, source):
+        pass
+    if fault:
+        apply_patch(fault, source, tree)
     for filesystem in FILESYSTEMS:
-        folder = source / "fs" / filesystem
-        shutil.copytree(tree.source_dir / "fs" / filesystem, folder)
-        if not stock:
-            add_overlay(filesystem, folder)
-    if not stock:
-        for patch in (*glue_patches(tree.series), *([fault] if fault else [])):
-            apply_patch(patch, source, tree)
-        for filesystem in FILESYSTEMS:
-            forbid_warnings(overlay_files(filesystem), source / "fs" / filesystem)
+        forbid_warnings(overlay_files(filesystem), source / "fs" / filesystem)
+
+
+def copy_stock(tree: KernelTree, source: Path) -> None:
+    """Put fs/ext4 and fs/jbd2 under `source` as Debian has them."""
+    for filesystem in FILESYSTEMS:
+        shutil.copytree(tree.source_dir / "fs" / filesystem, source / "fs" / filesystem)
+
+
+def apply_glue(tree: KernelTree, source: Path) -> Iterator[Path]:
+    """Add our files and glue to the stock sources under `source`; each patch, once it is applied.
+
+    Our files for a file system come with the patch that first changes its Makefile, so the sources
+    compile after each. Raises FastsyncError when something does not fit.
+    """
+    left = [name for name in FILESYSTEMS if overlay_files(name)]
+    for patch in glue_patches(tree.series):
+        text = patch.read_text()
+        for filesystem in [name for name in left if f"\n+++ b/fs/{name}/Makefile\n" in text]:
+            add_overlay(filesystem, source / "fs" / filesystem)
+            left.remove(filesystem)
+        apply_patch(patch, source, tree)
+        yield patch
+    if left:
+        raise FastsyncError(f"no patch in kernel/glue/{tree.series} compiles kernel/{left[0]}")
 
 
 def add_overlay(filesystem: str, folder: Path) -> None:

@@ -15,6 +15,7 @@ from fastsync_lab.build import (
     own_modules,
 )
 from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, shown
+from fastsync_lab.cli_series import series
 from fastsync_lab.cli_study import list_all, run
 from fastsync_lab.cli_vm import vm
 from fastsync_lab.cli_xfstests import xfstests
@@ -106,6 +107,9 @@ def products(tree: KernelTree, stock: bool, report: Report) -> list[Path]:
     modules = build_modules(tree, stock=stock, report=report)
     own = [] if stock else [build_own_module(name, tree, report) for name in own_modules(tree)]
     return [modules.jbd2, modules.ext4, *own]
+
+
+app.command(epilog=EXIT_CODES)(series)
 
 
 app.command(

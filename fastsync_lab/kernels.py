@@ -95,6 +95,11 @@ class KernelTree:
     source_dir: Path
     variant: str = ""
 
+    @property
+    def identity(self) -> str:
+        """The release, and the start of its file's checksum: builds of one source differ."""
+        return f"{self.release} {file_checksum(self.vmlinuz)[:16]}"
+
 
 def kbuild_variables(variant: str) -> tuple[str, ...]:
     """What a kernel's build system is told of a variant's architecture."""

@@ -13,6 +13,7 @@ from fastsync_lab.errors import FastsyncError
 # What kernels and programs are made with, and what makes the chroots in which some are.
 BUILD = ("apt-cache", "apt-get", "dpkg-deb", "tar", "xz", "depmod", "patch", "make", "gcc", "strip",
          "mmdebstrap", "bwrap", "unshare")  # fmt: skip
+SERIES = ("git",)
 DEBUG_KERNEL = ("bc", "bison", "flex", "perl")
 GUEST = ("qemu-system-x86_64", "setpriv", "prlimit", "modprobe", "mkfs.erofs")
 IMAGES = ("mkfs.ext4", "dumpe2fs", "debugfs", "e2fsck")  # file systems that the host makes or reads

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure
 from fastsync_lab.crash.judge import Judge
+from fastsync_lab.crash.kept import crash_dir
 from fastsync_lab.crash.recording import Recording, write_sparse
 from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.states import State
@@ -64,8 +65,3 @@ def memory_dir() -> Path | None:
     """Where images are made and repaired: in memory, for e2fsck syncs what it writes."""
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else None
-
-
-def crash_dir() -> Path:
-    """Recordings, and the images of states that failed."""
-    return build_dir() / "crash"

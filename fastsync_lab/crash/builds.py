@@ -8,7 +8,7 @@ from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.debug.kernel import uml_kernel
 from fastsync_lab.errors import check_names
 from fastsync_lab.image import RootImage, root_image
-from fastsync_lab.kernels import UML, KernelTree, fetch_kernel, file_checksum
+from fastsync_lab.kernels import UML, KernelTree, fetch_kernel
 from fastsync_lab.paths import repo_root
 from fastsync_lab.progress import Report
 
@@ -34,8 +34,7 @@ class Builds:
     def recovered_by(self) -> str:
         """What decides what comes of a state, for a result."""
         tree, stock = self.recovery or (self.tree, self.stock)
-        digest = file_checksum(tree.vmlinuz)[:16]
-        return f"{tree.release} {digest}, modules {module_digest(stock)}"
+        return f"{tree.identity}, modules {module_digest(stock)}"
 
 
 def module_digest(modules: ModuleSet) -> str:

@@ -13,8 +13,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.crash.batch import Judged, crash_dir, judge_batch, memory_dir
+from fastsync_lab.crash.batch import Judged, judge_batch, memory_dir
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import (
     CONTROL,
@@ -24,6 +23,7 @@ from fastsync_lab.crash.case import (
 )
 from fastsync_lab.crash.guest import Recorder, build_programs
 from fastsync_lab.crash.judge import Judge
+from fastsync_lab.crash.kept import folder_of_run, keep_recording, take_recording
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.recording import Recording, load_recording
 from fastsync_lab.crash.recover import (
@@ -90,8 +90,10 @@ class Explorer:
         folders = {}
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
             script = request.script(case)
-            kept = _kept_recording(case, script, self.builds.subject) if request.state else None
-            folders[case] = kept or self.record(case, script)
+            if request.state:
+                folders[case] = self._kept(case, script) or self.record(case, script)
+            else:
+                folders[case] = self.record(case, script)
         outcomes = []
         for case in request.cases:
             script, folder = request.script(case), folders[case]
@@ -99,15 +101,15 @@ class Explorer:
                 outcome = self.look_at(case, script, folder, request.state)
             else:
                 outcome = self.explore(case, script, folder, request.states)
+            keep_recording(folder)
             outcomes.append(outcome)
             finished(outcome)
         return outcomes
 
     def record(self, case: Case, script: Script) -> Path:
         """Run the case's workload; the folder with what it left."""
-        folder = crash_dir() / case.name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder = self._folder(case)
+        folder.mkdir()
         self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
         make_base(folder / "base.img", script.device_mib, kind=case.kind)
         (folder / "script").write_text(script.text)
@@ -123,6 +125,22 @@ class Explorer:
             raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
         return folder
+
+    def _folder(self, case: Case) -> Path:
+        """Where the guests find the case's recording; what is there of another one is gone."""
+        folder = self.recoverer.vm.out_dir / case.name
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
+    def _kept(self, case: Case, script: Script) -> Path | None:
+        """What an earlier run of the same operations with the same modules has kept."""
+        folder = self._folder(case)
+        if not take_recording(folder):
+            return None
+        kept = [folder / "modules", folder / "script"]
+        wanted = [module_digest(self.builds.subject), script.text]
+        found = [path.read_text() if path.is_file() else None for path in kept]
+        return folder if found == wanted else None
 
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
         """Recover and judge about `limit` states of what was recorded."""
@@ -281,16 +299,16 @@ def explorer(
     The guest dies once another thread sets `stop`.
     """
     build_programs(programs)
-    crash_dir().mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         work = Path(
             stack.enter_context(tempfile.TemporaryDirectory("", "fastsync-crash-", memory_dir()))
         )
+        recordings = stack.enter_context(folder_of_run())
         pool = stack.enter_context(_one_thread())
 
         def boot(tree: KernelTree) -> Vm:
             report(f"booting {tree.release}")
-            return stack.enter_context(Vm(VmConfig(tree), out_dir=crash_dir(), stop=stop))
+            return stack.enter_context(Vm(VmConfig(tree), out_dir=recordings, stop=stop))
 
         @cache
         def recorder() -> Recorder:
@@ -353,13 +371,3 @@ def chunks(cases: Sequence[Case], jobs: int) -> list[tuple[Case, ...]]:
             taken.append([])
         taken[-1].append(case)
     return [tuple(some) for some in taken]
-
-
-def _kept_recording(case: Case, script: Script, subject: ModuleSet) -> Path | None:
-    """What an earlier run of the same operations with the same modules has left."""
-    folder = crash_dir() / case.name
-    kept = [folder / "modules", folder / "script"]
-    if not all(path.is_file() for path in kept):
-        return None
-    same = [path.read_text() for path in kept] == [module_digest(subject), script.text]
-    return folder if same else None

@@ -1,6 +1,6 @@
 """Recording a workload in the virtual machine.
 
-The guest's side of a run is a folder below $FASTSYNC_OUT, which on the host is build/crash/. The
+The guest's side of a run is a folder below $FASTSYNC_OUT, which on the host is in build/crash/. The
 data device is /dev/flash0 below dm-log-writes.
 """
 
@@ -26,6 +26,7 @@ PARTS = {
 LOG_MIB = 192
 PROFILE = "sata-ssd"
 RECORD_TIMEOUT_S = 600
+LOG_NAME = "crash"  # of the device-mapper device that logs
 MEMORY = "/dev/shm/crash"  # in the guest
 
 
@@ -90,7 +91,7 @@ class Recorder:
             mariadb.initialize(folder / mariadb.FOLDER, folder)
             prepare = f"cp -R {here}/{mariadb.FOLDER} /mnt/ && sync || exit\n"
         profile = load_profile(PROFILE)
-        parts = Parts("/dev/mapper/crash", "flash0", kind)
+        parts = Parts(f"/dev/mapper/{LOG_NAME}", "flash0", kind)
         mount_options = shlex.quote(parts.options(options))
         size_mib = script.device_mib + kind.journal_mib
         self.vm.load_device(profile, self._flashdev, capacity_mib=size_mib)
@@ -184,10 +185,10 @@ def _parameter_path(name: str) -> str:
 
 
 def create_log(device: str) -> str:
-    """Bash: /dev/mapper/crash, which logs what is written to a device."""
+    """Bash: the device LOG_NAME, which logs what is written to a device."""
     sectors = f"$(</sys/block/{Path(device).name}/size)"
     return (
-        f'dmsetup create crash --table "0 {sectors} log-writes {device} /dev/ram0" || exit\n'
+        f'dmsetup create {LOG_NAME} --table "0 {sectors} log-writes {device} /dev/ram0" || exit\n'
         "dmsetup mknodes\n"
     )
 
@@ -195,8 +196,8 @@ def create_log(device: str) -> str:
 def keep_log(path: str) -> str:
     """Bash: end the log and copy what it has."""
     return (
-        "set -- $(dmsetup status crash); last=$5\n"
-        "dmsetup remove --retry crash || exit\n"
+        f"set -- $(dmsetup status {LOG_NAME}); last=$5\n"
+        f"dmsetup remove --retry {LOG_NAME} || exit\n"
         # The end of the log comes when the device goes.
         f"dd if=/dev/ram0 of={path} bs=1M count=$((last / 2048 + 2)) 2>/dev/null || exit\n"
     )

@@ -12,16 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.extfs import File, Tree
-from fastsync_lab.crash.guest import MEMORY, Parts, built_program, create_log, keep_log, make_room
+from fastsync_lab.crash.guest import (
+    LOG_NAME,
+    MEMORY,
+    Parts,
+    built_program,
+    create_log,
+    keep_log,
+    make_room,
+)
 from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.log import Event, Write, parse_log
-from fastsync_lab.crash.recording import Recording
+from fastsync_lab.crash.recording import PAGE, Recording
 from fastsync_lab.crash.states import State, durable_writes
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.vm import Vm
 
 CHECK_TIMEOUT_S = 600
-LOG_NAME = "crash"  # of create_log()'s device
 
 
 @dataclass(frozen=True)
@@ -38,11 +45,10 @@ class Found:
 def parse_found(line: str, delta: bytes, position: int) -> tuple[Found, int]:
     """A line of crashcheck, whose pages begin at `position` of `delta`; where the next begin."""
     data = json.loads(line)
-    page_size = 4096
     pages = {}
     for number in data["delta"]:
-        pages[number] = delta[position : position + page_size]
-        position += page_size
+        pages[number] = delta[position : position + PAGE]
+        position += PAGE
     tree = {file["path"]: _file(file) for file in data["files"]}
     calls = {"mount": data["mount"], "reading folders": data["folders"]}
     calls |= {f"reading {file['path']}": file["errno"] for file in data["files"]}

@@ -44,7 +44,7 @@ class Setting:
     def key(self, mode: str) -> Key:
         """What decides the verdicts of a mode."""
         return Key(
-            kernel=self.tree.debian_version,
+            kernel=self.tree.identity,
             modules_sha256=module_digest(self.modules(mode)),
             root_sha256=self.image.digest,
             flashdev_sha256=file_checksum(self.flashdev),

@@ -1,7 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Coarse-grained mtime update: what the rest of ext4 embeds and calls. The
- * idea, the modes and their invariants are in mtime.c.
+ * Coarse-grained mtime update: fsync(2) at the cost of fdatasync(2). This is
+ * what the rest of ext4 embeds and calls.
+ *
+ * Idea
+ * ----
+ *
+ * An overwrite of an allocated block changes nothing in the inode but mtime
+ * and ctime, yet the fsync after it commits a transaction (descriptor, inode
+ * table block, commit block) to make them durable. It is saved only if both
+ * stamps were already there, which in stock ext4 means that two writes fell
+ * into one timer tick. With the mount option mtime_update=N stamps count in
+ * steps of N ms instead. mtime_mode says where the step is taken:
+ *
+ * truncate (Son et al., "Coarse-grained mtime Update for Better fsync()
+ * Performance", SAC'17, algorithm 1): a write stamps the inode with the start
+ * of the N ms interval that it falls into. If both stamps lie in that interval
+ * the inode stays clean, and fsync finds nothing to commit.
+ *
+ * defer: stamps are exact in memory and are logged into the running
+ * transaction as ever. But an fsync of a file of which nothing but its stamps
+ * has changed since its last commit does not force that transaction out, as
+ * long as an mtime and a ctime younger than N ms are on disk.
+ *
+ * Without a journal there is no commit for defer to leave out, while truncate
+ * saves the inode table write.
+ *
+ * Rooms
+ * -----
+ *
+ *   mtime_options.c	mount options, what is in force, counters
+ *   mtime_stamp.c	what a write does to the stamps of a file
+ *   mtime_log.c	which updates of an inode have logged stamps alone
+ *   mtime_durable.c	which stamps are on the medium if power fails now
+ *   mtime_sync.c	what fsync commits, and what it flushes
+ *
+ * Each says at its head what it relies on, and why that holds.
+ *
+ * Lock order
+ * ----------
+ *
+ * i_lock and i_raw_lock are leaf locks here, and never held together. What is
+ * in force (the policy) is one word, read once per call without a lock: an
+ * update or fsync under way during remount takes the old policy or the new one.
+ * The locks of carried commits are in fs/jbd2/carrier.c.
  */
 #ifndef _EXT4_MTIME_H
 #define _EXT4_MTIME_H
@@ -52,24 +94,29 @@ struct ext4_mtime_stamps {
 	s64	ctime_ns;
 };
 
-/* Stamps as a transaction has logged them; mtime_ns is never if none has. */
-struct ext4_mtime_logged {
-	tid_t				tid;
-	struct ext4_mtime_stamps	stamps;
+/* Earlier stamps, by how far they are behind those that were logged last. */
+struct ext4_mtime_behind {
+	u32	mtime_ns:31;	/* EXT4_MTIME_FAR, in both: nobody knows */
+	u32	atime:1;	/* has atime changed since? */
+	u32	ctime_ns:31;
+	u32	pending:1;	/* being committed, as far as is known */
 };
 
-/* In struct ext4_inode_info; all but the first and the last by i_raw_lock. */
+/* In struct ext4_inode_info; all but the first by i_raw_lock. */
 struct ext4_mtime_inode {
 	/*
 	 * Transaction to commit for fsync(2) if stamps did not count. Written
 	 * like i_sync_tid, beside which it stands.
 	 */
 	tid_t				attr_tid;
-	struct ext4_mtime_logged	logged;		/* by the latest one */
-	struct ext4_mtime_logged	committing;	/* by the one before */
-	struct ext4_mtime_stamps	durable;	/* not newer than on disk */
-	bool				skipped;	/* since the last fsync */
+	tid_t				logged_tid;	/* has logged */
+	struct ext4_mtime_stamps	logged;		/* these, the latest; */
+	struct ext4_mtime_behind	committing;	/* the one before, */
+	struct ext4_mtime_behind	durable;	/* not newer than on disk */
 };
+
+/* Half of what it took before stamps were kept as distances. */
+static_assert(sizeof(struct ext4_mtime_inode) <= 48);
 
 /* What an fsync has to commit, and what is durable when it has. */
 struct ext4_mtime_sync {
@@ -77,7 +124,9 @@ struct ext4_mtime_sync {
 	tid_t			tid;
 	tid_t			carried_tid;	/* to start a carried commit of */
 	bool			carry;
-	bool			tracked;	/* stamps will be durable then */
+	bool			tracked;	/* stamps will be durable then, */
+	bool			other_atime;	/* with an earlier atime */
+	u8			reason;		/* enum ext4_mtime_reason */
 	struct ext4_mtime_stamps stamps;
 };
 
@@ -87,6 +136,7 @@ struct ext4_mtime_sync {
  */
 #define EXT4_HT_STAMPS		EXT4_HT_MAX
 
+/* mtime_options.c */
 int ext4_mtime_parse_interval(struct ext4_mtime_options *opts,
 			      const struct fs_parameter *param);
 int ext4_mtime_parse_mode(struct ext4_mtime_options *opts,
@@ -98,17 +148,16 @@ void ext4_mtime_apply_options(struct ext4_sb_info *sbi,
 			      const struct ext4_mtime_options *opts);
 void ext4_mtime_show_options(struct seq_file *seq,
 			     const struct ext4_sb_info *sbi, char sep);
-
 int ext4_mtime_init_sb(struct ext4_sb_info *sbi);
 void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi);
 void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi);
 ssize_t ext4_mtime_show_counter(void *counter, char *buf);
-void ext4_mtime_init_inode(struct ext4_inode_info *ei);
-unsigned int ext4_mtime_policy(const struct inode *inode);
 
+/* mtime_stamp.c */
 int ext4_mtime_update(struct inode *inode, unsigned int policy, bool nowait);
 void ext4_mtime_fallocate(struct file *file);
 
+/* mtime_log.c */
 int ext4_mtime_handle_type(struct inode *inode, int dirty_flags);
 bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
 			   const struct ext4_inode *raw_inode,
@@ -119,11 +168,15 @@ bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 void ext4_mtime_update_fsync_trans(handle_t *handle, struct inode *inode);
 void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode);
 
+/* mtime_durable.c */
+void ext4_mtime_init_inode(struct ext4_inode_info *ei);
+
+/* mtime_sync.c */
 void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 			   struct ext4_mtime_sync *sync);
 int ext4_mtime_end_sync(struct inode *inode,
 			const struct ext4_mtime_sync *sync, int err);
-int ext4_mtime_flush(struct super_block *sb, bool aborts);
+int ext4_mtime_flush(struct super_block *sb);
 int ext4_mtime_flush_for(struct inode *inode, bool datasync);
 
 #endif	/* _EXT4_MTIME_H */

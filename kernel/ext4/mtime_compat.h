@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What differs between the kernels that mtime.c is built for, and nothing else.
- * mtime.c is written for the newest of them; this gives the older ones what
+ * What differs between the kernels that mtime_*.c are built for, and nothing else.
+ * They are written for the newest of them; this gives the older ones what
  * they lack, and ->update_time() the arguments that each of them passes.
  */
 #ifndef _EXT4_MTIME_COMPAT_H
@@ -10,7 +10,7 @@
 #include <linux/fs.h>
 #include <linux/version.h>
 
-#include "ext4.h"
+#include "mtime_internal.h"
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
 

@@ -2,6 +2,9 @@
 /*
  * Carried commits: a commit that nobody waits for needs no barrier of its own.
  *
+ * Idea
+ * ----
+ *
  * A commit flushes the device before its commit record and writes the record
  * with FUA. If somebody waits that is the price of it. If nobody does, but
  * files are fsynced all the time, each fsync flushes the device anyway, and
@@ -10,28 +13,6 @@
  *   journal blocks written -> a flush of somebody's that began after that ends
  *   -> commit record written, plainly -> a flush that began after that ends
  *   -> the transaction is committed.
- *
- * The order on the medium is that of any other commit: the record is not sent
- * before all that it vouches for is durable, and the transaction is not
- * finished (j_commit_sequence, checkpointing, release of freed blocks) before
- * the record is. A crash in between finds the transaction whole or not at all.
- *
- * Flushes are numbered when they begin, before they are submitted. One with a
- * number above the last one begun at some moment is therefore submitted after
- * that moment, and covers every write that had completed by then.
- *
- * A flush that fails may lose all that the device had cached, and the next one
- * may succeed, and its task run first. So a flush counts once all with lower
- * numbers have ended, too, and none has failed since it began. That goes for the
- * fsync that sent it as well. A carried commit is given up, and the journal
- * aborts, if any flush has failed since it started: its blocks may be gone. The
- * barriers of all other commits are jbd2's own: as in stock jbd2, one that
- * succeeds right behind a failed flush of somebody else's is trusted.
- *
- * Others may rely on a commit's flush for their data: those who were told so by
- * jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
- * jbd2_carried() is called in that state. Who asked before is covered by a flush
- * that begins later, who asks later flushes for himself.
  *
  * Patience ends
  *
@@ -44,9 +25,58 @@
  * Then the commit thread flushes for itself, as it would have done in the first
  * place.
  *
- * journal_t has no room for a carrier, so they stand in a list, which is looked
- * through a few times a commit. Lock order: j_state_lock, jbd2_carriers_lock,
- * the carrier's lock.
+ * A worked example; F1, F2... are flushes of fsyncs, numbered as they begin:
+ *
+ *   F1 begins; an fsync starts the commit of T9, whose blocks are written;
+ *   F1 ends. It may have begun before the last block was there: T9 waits.
+ *   F2 begins and ends. The blocks are durable, the record is written.
+ *	Power fails: a record that tears, or is lost, ends the log before T9. One
+ *	that is whole vouches for blocks that are there.
+ *   F3 begins; the record has been written before that; F3 ends. T9 is committed.
+ *
+ * If F2 fails it may have dropped the blocks. F3 may begin and end well, and its
+ * task run first. T9 sees that a flush has failed since it started, and aborts.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - The order on the medium is that of any other commit: the record is not sent
+ *   before all that it vouches for is durable, and the transaction is not
+ *   finished (j_commit_sequence, checkpointing, release of freed blocks) before
+ *   the record is. A crash in between finds the transaction whole or not at all.
+ * - Flushes are numbered when they begin, before they are submitted. One with a
+ *   number above the last one begun at some moment is therefore submitted after
+ *   that moment, and covers every write that had completed by then.
+ * - A flush that fails may lose all that the device had cached, and the next one
+ *   may succeed, and its task run first. So a flush counts once all with lower
+ *   numbers have ended, too, and none has failed since it began. That goes for
+ *   the fsync that sent it as well. A carried commit is given up, and the journal
+ *   aborts, if any flush has failed since it started: its blocks may be gone. The
+ *   barriers of all other commits are jbd2's own: as in stock jbd2, one that
+ *   succeeds right behind a failed flush of somebody else's is trusted.
+ * - Others may rely on a commit's flush for their data: those who were told so by
+ *   jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
+ *   jbd2_carried() is called in that state. Who asked before is covered by a
+ *   flush that begins later, who asks later flushes for himself.
+ * - Nobody waits for a patient commit. It becomes patient under j_state_lock, and
+ *   only if nobody has asked for it (j_commit_request). Who wants to wait has
+ *   held j_state_lock before he gets to jbd2_carrier_hurry(), be it to ask for
+ *   the commit or to see that it was asked for. If that was before it became
+ *   patient, then the request was seen, and it did not. If it was after, the
+ *   unlocked look at "patient" finds it. The same goes for who needs the next
+ *   one, who fills it, and who aborts: each holds j_state_lock as he hurries. At
+ *   unmount there is nobody left who could start one.
+ * - The carrier is a part of what jbd2 allocates for a journal_t, so whoever may
+ *   use the journal may use the carrier, and nothing has to be looked up,
+ *   counted or locked to find it. It is initialized before anybody else knows of
+ *   the journal, and freed with it, by the kfree() of its first member. It does
+ *   nothing before it is attached.
+ *
+ * Lock order
+ * ----------
+ *
+ * j_state_lock, then the carrier's lock, which is released before anybody is
+ * woken.
  */
 
 #include <linux/blkdev.h>
@@ -55,12 +85,13 @@
 
 #include "carrier.h"
 
+#define CREATE_TRACE_POINTS
+#include "carrier_trace.h"
+
 struct jbd2_carrier {
-	struct list_head	list;
-	journal_t		*journal;
 	bool			carries;	/* or counts flushes only */
 
-	spinlock_t		lock;		/* of all that follows but wait */
+	spinlock_t		lock;		/* of all but wait */
 	tid_t			tid;		/* the last that was to be carried */
 	bool			patient;	/* nobody waits for it */
 	unsigned long		patience;	/* jiffies to wait for a flush */
@@ -75,55 +106,62 @@ struct jbd2_carrier {
 	wait_queue_head_t	wait;		/* for flushes, or for hurry */
 };
 
-static LIST_HEAD(jbd2_carriers);
-static DEFINE_SPINLOCK(jbd2_carriers_lock);
+/* What a journal_t is allocated as. */
+struct jbd2_carried_journal {
+	journal_t		journal;	/* first, for kfree() */
+	struct jbd2_carrier	carrier;
+};
 
-/* How many carriers are patient: a handle that starts asks no more than that. */
-static atomic_t jbd2_patient_carriers = ATOMIC_INIT(0);
+static_assert(!offsetof(struct jbd2_carried_journal, journal));
 
-/*
- * The carrier stays while it is used: the callers are the commit thread, which
- * jbd2_journal_destroy() ends before it frees the carrier, and those who hurry
- * it, which hold the list's lock.
- */
-static struct jbd2_carrier *jbd2_carrier_find(journal_t *journal)
+static struct jbd2_carrier *jbd2_carrier_of(journal_t *journal)
 {
-	struct jbd2_carrier *carrier;
-
-	lockdep_assert_held(&jbd2_carriers_lock);
-	list_for_each_entry(carrier, &jbd2_carriers, list)
-		if (carrier->journal == journal)
-			return carrier;
-	return NULL;
+	return &container_of(journal, struct jbd2_carried_journal,
+			     journal)->carrier;
 }
 
-/* For the commit thread: a transaction that is being committed keeps the tid. */
-static struct jbd2_carrier *jbd2_carrier_of(journal_t *journal, tid_t tid)
+static journal_t *jbd2_journal_of(struct jbd2_carrier *carrier)
 {
+	return &container_of(carrier, struct jbd2_carried_journal,
+			     carrier)->journal;
+}
+
+/**
+ * jbd2_carrier_alloc_journal - allocate a journal_t, zeroed, with its carrier
+ *
+ * Return: what kfree() takes, or NULL if there is no memory.
+ */
+journal_t *jbd2_carrier_alloc_journal(void)
+{
+	struct jbd2_carried_journal *wrapper;
 	struct jbd2_carrier *carrier;
 
-	spin_lock(&jbd2_carriers_lock);
-	carrier = jbd2_carrier_find(journal);
-	if (carrier && READ_ONCE(carrier->tid) != tid)
-		carrier = NULL;
-	spin_unlock(&jbd2_carriers_lock);
-	return carrier;
+	wrapper = kzalloc(sizeof(*wrapper), GFP_KERNEL);
+	if (!wrapper)
+		return NULL;
+	carrier = &wrapper->carrier;
+	INIT_LIST_HEAD(&carrier->under_way);
+	spin_lock_init(&carrier->lock);
+	init_waitqueue_head(&carrier->wait);
+	return &wrapper->journal;
+}
+
+/* Is this transaction, which is being committed, to be carried? */
+static bool jbd2_carrier_has(struct jbd2_carrier *carrier, tid_t tid)
+{
+	bool has;
+
+	spin_lock(&carrier->lock);
+	has = carrier->carries && carrier->tid == tid;
+	spin_unlock(&carrier->lock);
+	return has;
 }
 
 static void jbd2_carrier_set_patient(struct jbd2_carrier *carrier, bool patient)
 {
 	lockdep_assert_held(&carrier->lock);
-	if (carrier->patient != patient)
-		atomic_add(patient ? 1 : -1, &jbd2_patient_carriers);
-	carrier->patient = patient;
-}
-
-static void jbd2_carrier_stop_waiting(struct jbd2_carrier *carrier)
-{
-	spin_lock(&carrier->lock);
-	jbd2_carrier_set_patient(carrier, false);
-	spin_unlock(&carrier->lock);
-	wake_up_all(&carrier->wait);
+	/* jbd2_carrier_hurry() looks without the lock. */
+	WRITE_ONCE(carrier->patient, patient);
 }
 
 /**
@@ -133,27 +171,18 @@ static void jbd2_carrier_stop_waiting(struct jbd2_carrier *carrier)
  * Commits are not carried if the journal is on another device, or has fast or
  * asynchronous commits.
  *
- * Return: the carrier, which jbd2_journal_destroy() frees; or NULL if there is
- * no memory.
+ * Return: the carrier, which is there as long as the journal is.
  */
 struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 {
-	struct jbd2_carrier *carrier;
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 
-	carrier = kzalloc(sizeof(*carrier), GFP_KERNEL);
-	if (!carrier)
-		return NULL;
-	carrier->journal = journal;
+	spin_lock(&carrier->lock);
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
 	carrier->carries = journal->j_dev == journal->j_fs_dev &&
 		!jbd2_has_feature_fast_commit(journal) &&
 		!jbd2_has_feature_async_commit(journal);
-	INIT_LIST_HEAD(&carrier->under_way);
-	spin_lock_init(&carrier->lock);
-	init_waitqueue_head(&carrier->wait);
-	spin_lock(&jbd2_carriers_lock);
-	list_add(&carrier->list, &jbd2_carriers);
-	spin_unlock(&jbd2_carriers_lock);
+	spin_unlock(&carrier->lock);
 	return carrier;
 }
 EXPORT_SYMBOL(jbd2_carrier_attach);
@@ -168,7 +197,7 @@ EXPORT_SYMBOL(jbd2_carrier_attach);
 void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 			       unsigned long patience)
 {
-	journal_t *journal = carrier->journal;
+	journal_t *journal = jbd2_journal_of(carrier);
 	bool start;
 
 	if (!carrier->carries)
@@ -182,15 +211,17 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 		journal->j_commit_request != tid;
 	if (start) {
 		spin_lock(&carrier->lock);
-		WRITE_ONCE(carrier->tid, tid);
+		carrier->tid = tid;
 		jbd2_carrier_set_patient(carrier, true);
 		carrier->patience = patience;
 		carrier->failed_before = carrier->failed;
 		spin_unlock(&carrier->lock);
 	}
 	write_unlock(&journal->j_state_lock);
-	if (start)
-		jbd2_log_start_commit(journal, tid);
+	if (!start)
+		return;
+	trace_jbd2_carrier_start(journal, tid, jiffies_to_msecs(patience));
+	jbd2_log_start_commit(journal, tid);
 }
 EXPORT_SYMBOL(jbd2_carrier_start_commit);
 
@@ -280,17 +311,12 @@ EXPORT_SYMBOL(jbd2_carrier_end_flush);
  */
 void jbd2_carrier_flush_failed(journal_t *journal)
 {
-	struct jbd2_carrier *carrier;
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 
-	spin_lock(&jbd2_carriers_lock);
-	carrier = jbd2_carrier_find(journal);
-	if (carrier) {
-		spin_lock(&carrier->lock);
-		carrier->failed++;
-		spin_unlock(&carrier->lock);
-		wake_up_all(&carrier->wait);
-	}
-	spin_unlock(&jbd2_carriers_lock);
+	spin_lock(&carrier->lock);
+	carrier->failed++;
+	spin_unlock(&carrier->lock);
+	wake_up_all(&carrier->wait);
 }
 
 static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
@@ -304,17 +330,32 @@ static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 	return done;
 }
 
-/*
- * Has a flush that begins from now on ended before patience did? 1, 0, or -EIO
- * if one has failed. The commit is not to be charged for the time: sync handles
- * sleep as long as commits take on average, to be joined by others.
- */
-static int jbd2_carrier_wait(struct jbd2_carrier *carrier, ktime_t *start_time)
+/* How the wait for a flush has ended, with the lock held. */
+static enum jbd2_carried jbd2_carrier_outcome(struct jbd2_carrier *carrier,
+					      u64 begun)
 {
+	lockdep_assert_held(&carrier->lock);
+	if (carrier->failed != carrier->failed_before)
+		return JBD2_CARRIED_LOST;
+	if (carrier->carried > begun)
+		return JBD2_CARRIED_FLUSHED;
+	return carrier->patient ? JBD2_CARRIED_ALONE : JBD2_CARRIED_HURRIED;
+}
+
+/*
+ * Wait for a flush that begins from now on, as long as patience lasts. The commit
+ * is not to be charged for the time: sync handles sleep as long as commits take
+ * on average, to be joined by others.
+ */
+static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
+					   bool record, ktime_t *start_time)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 	ktime_t since = ktime_get();
+	enum jbd2_carried outcome;
 	unsigned long patience;
+	ktime_t waited;
 	u64 begun;
-	int ret;
 
 	spin_lock(&carrier->lock);
 	begun = carrier->begun;
@@ -323,16 +364,16 @@ static int jbd2_carrier_wait(struct jbd2_carrier *carrier, ktime_t *start_time)
 
 	wait_event_timeout(carrier->wait, jbd2_carrier_done(carrier, begun),
 			   patience);
-	*start_time = ktime_add(*start_time, ktime_sub(ktime_get(), since));
+	waited = ktime_sub(ktime_get(), since);
+	*start_time = ktime_add(*start_time, waited);
 
 	spin_lock(&carrier->lock);
-	ret = carrier->carried > begun;
-	if (carrier->failed != carrier->failed_before)
-		ret = -EIO;
-	if (ret <= 0)
+	outcome = jbd2_carrier_outcome(carrier, begun);
+	if (outcome != JBD2_CARRIED_FLUSHED)
 		jbd2_carrier_set_patient(carrier, false);
 	spin_unlock(&carrier->lock);
-	return ret;
+	trace_jbd2_carrier_wait(journal, tid, record, outcome, waited);
+	return outcome;
 }
 
 /**
@@ -349,9 +390,28 @@ static int jbd2_carrier_wait(struct jbd2_carrier *carrier, ktime_t *start_time)
  */
 int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time)
 {
-	struct jbd2_carrier *carrier = jbd2_carrier_of(journal, tid);
+	if (!jbd2_carrier_has(jbd2_carrier_of(journal), tid))
+		return 0;
+	switch (jbd2_carrier_wait(journal, tid, false, start_time)) {
+	case JBD2_CARRIED_FLUSHED:
+		return 1;
+	case JBD2_CARRIED_LOST:
+		return -EIO;
+	default:
+		return 0;
+	}
+}
 
-	return carrier ? jbd2_carrier_wait(carrier, start_time) : 0;
+/* For want of somebody else's flush the commit thread's own. */
+static int jbd2_carrier_flush(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	struct jbd2_flush flush;
+	int err;
+
+	jbd2_carrier_begin_flush(carrier, &flush);
+	err = blkdev_issue_flush(journal->j_dev);
+	return jbd2_carrier_end_flush(carrier, &flush, err, true);
 }
 
 /**
@@ -365,18 +425,22 @@ int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time)
  */
 int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
 {
-	struct jbd2_carrier *carrier = jbd2_carrier_of(journal, tid);
-	int ret = jbd2_carrier_wait(carrier, start_time);
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	int err = 0;
 
-	if (!ret) {
-		struct jbd2_flush flush;
-
-		jbd2_carrier_begin_flush(carrier, &flush);
-		ret = blkdev_issue_flush(journal->j_dev);
-		ret = jbd2_carrier_end_flush(carrier, &flush, ret, true);
+	switch (jbd2_carrier_wait(journal, tid, true, start_time)) {
+	case JBD2_CARRIED_FLUSHED:
+		break;
+	case JBD2_CARRIED_LOST:
+		err = -EIO;
+		break;
+	default:
+		err = jbd2_carrier_flush(journal);
 	}
-	jbd2_carrier_stop_waiting(carrier);
-	return min(ret, 0);
+	spin_lock(&carrier->lock);
+	jbd2_carrier_set_patient(carrier, false);
+	spin_unlock(&carrier->lock);
+	return err;
 }
 
 /**
@@ -389,31 +453,20 @@ int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
  */
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid)
 {
-	struct jbd2_carrier *carrier;
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	tid_t carried;
+	bool hurries;
 
-	if (likely(!atomic_read(&jbd2_patient_carriers)))
+	if (likely(!READ_ONCE(carrier->patient)))
 		return;
-	spin_lock(&jbd2_carriers_lock);
-	carrier = jbd2_carrier_find(journal);
-	if (carrier && tid_geq(tid, READ_ONCE(carrier->tid)))
-		jbd2_carrier_stop_waiting(carrier);
-	spin_unlock(&jbd2_carriers_lock);
-}
-
-/**
- * jbd2_carrier_detach - free a journal's carrier, if it has one
- * @journal: the journal, whose commit thread has ended
- */
-void jbd2_carrier_detach(journal_t *journal)
-{
-	struct jbd2_carrier *carrier;
-
-	spin_lock(&jbd2_carriers_lock);
-	carrier = jbd2_carrier_find(journal);
-	if (carrier)
-		list_del(&carrier->list);
-	spin_unlock(&jbd2_carriers_lock);
-	if (carrier)
-		jbd2_carrier_stop_waiting(carrier);
-	kfree(carrier);
+	spin_lock(&carrier->lock);
+	carried = carrier->tid;
+	hurries = carrier->patient && tid_geq(tid, carried);
+	if (hurries)
+		jbd2_carrier_set_patient(carrier, false);
+	spin_unlock(&carrier->lock);
+	if (!hurries)
+		return;
+	wake_up_all(&carrier->wait);
+	trace_jbd2_carrier_hurry(journal, carried, tid, _RET_IP_);
 }

@@ -16,6 +16,14 @@ struct jbd2_flush {
 	u64			failed_before;	/* flushes, when it began */
 };
 
+/* How the wait for somebody else's flush has ended. */
+enum jbd2_carried {
+	JBD2_CARRIED_FLUSHED,	/* by one */
+	JBD2_CARRIED_HURRIED,	/* because somebody waits */
+	JBD2_CARRIED_ALONE,	/* because none has come */
+	JBD2_CARRIED_LOST,	/* by one that has failed */
+};
+
 /* For the file system */
 struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal);
 void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
@@ -25,11 +33,11 @@ void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts);
 
-/* For the commit thread and for those who wait for it */
+/* For the journal, its commit thread and those who wait for it */
+journal_t *jbd2_carrier_alloc_journal(void);
 int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time);
 int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time);
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid);
 void jbd2_carrier_flush_failed(journal_t *journal);
-void jbd2_carrier_detach(journal_t *journal);
 
 #endif	/* _JBD2_CARRIER_H */

@@ -31,6 +31,15 @@ def patch_text(old: str, new: str) -> str:
     return f"{head}{before}-{old}\n+{new}\n{after}"
 
 
+COMPILING = """\
+--- a/fs/ext4/Makefile
++++ b/fs/ext4/Makefile
+@@ -1 +1,2 @@
+ obj-m += ext4.o
++ext4-y += mtime.o
+"""
+
+
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty repository in place of this one."""
@@ -58,7 +67,7 @@ def test_overlay_and_glue_are_added_and_our_files_are_strict(tmp_path: Path, rep
     glue = repo / "kernel" / "glue" / "6.12"
     glue.mkdir(parents=True)
     (glue / "0002-b.patch").write_text(patch_text("line ten", "line X"))
-    (glue / "0001-a.patch").write_text(patch_text("line 10", "line ten"))
+    (glue / "0001-a.patch").write_text(patch_text("line 10", "line ten") + COMPILING)
     build.assemble(tree, tmp_path / "out", stock=False)
     ext4 = tmp_path / "out" / "fs" / "ext4"
     assert (ext4 / "super.c").read_text().splitlines()[9] == "line X"
@@ -85,8 +94,30 @@ def test_overlay_may_not_replace_a_kernel_file(tmp_path: Path, repo: Path) -> No
     tree = fake_tree(tmp_path / "tree")
     (repo / "kernel" / "ext4").mkdir(parents=True)
     (repo / "kernel" / "ext4" / "super.c").write_text("int x;\n")
+    glue = repo / "kernel" / "glue" / "6.12"
+    glue.mkdir(parents=True)
+    (glue / "0001-a.patch").write_text(COMPILING)
     with pytest.raises(FastsyncError, match=r"kernel/ext4/super\.c would replace"):
         build.assemble(tree, tmp_path / "out", stock=False)
+
+
+def test_our_files_come_with_the_patch_that_compiles_them(tmp_path: Path, repo: Path) -> None:
+    tree = fake_tree(tmp_path / "tree")
+    (repo / "kernel" / "ext4").mkdir(parents=True)
+    (repo / "kernel" / "ext4" / "mtime.c").write_text("int x;\n")
+    glue = repo / "kernel" / "glue" / "6.12"
+    glue.mkdir(parents=True)
+    (glue / "0001-a.patch").write_text(patch_text("line 10", "line X"))
+    out = tmp_path / "out"
+    with pytest.raises(FastsyncError, match=r"no patch in kernel/glue/6\.12 compiles kernel/ext4$"):
+        build.assemble(tree, tmp_path / "without", stock=False)
+    (glue / "0002-b.patch").write_text(COMPILING)
+    build.copy_stock(tree, out)
+    seen = {
+        patch.name: (out / "fs" / "ext4" / "mtime.c").exists()
+        for patch in build.apply_glue(tree, out)
+    }
+    assert seen == {"0001-a.patch": False, "0002-b.patch": True}
 
 
 def test_glue_that_does_not_apply_names_patch_file_and_hunk(tmp_path: Path, repo: Path) -> None:

@@ -14,7 +14,9 @@ from fastsync_lab.kernels import load_series
 from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
 from fastsync_lab.studies import studies
 
-COMMANDS = ["build", "vm", "run", "list", "crash", "faults", "xfstests", "report", "clean"]
+COMMANDS = [
+    *("build", "series", "vm", "run", "list", "crash", "faults", "xfstests", "report", "clean"),
+]
 
 
 def fastsync(*arguments: str) -> shell.Completed:
@@ -55,10 +57,11 @@ def test_list_has_a_line_for_each_of_what_there_is() -> None:
     [
         (
             ["bild"],
-            "no command 'bild': allowed are build, vm, run, list, crash, faults, xfstests, report, "
-            "clean",
+            f"no command 'bild': allowed are {', '.join(COMMANDS)}",
         ),
         (["build", "--kernel", "6.13"], "no kernel '6.13': allowed are 6.12, 6.12.N"),
+        (["series", "--kernel", "x"], "no kernel 'x': allowed are 6.12, 6.12.N"),
+        (["series", "--output", "/proc"], "/proc is not an empty folder"),
         (["vm", "--kernel", "x", "--", "true"], "no kernel 'x': allowed are 6.12, 6.12.N"),
         (["vm", "--device", "x", "--", "true"], "no device profile 'x': allowed are emmc, "),
         (

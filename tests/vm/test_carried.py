@@ -92,8 +92,20 @@ def test_switched_off_while_it_waits(fs: GuestFs) -> None:
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
 
 
+def test_clock_set_back_while_it_waits(fs: GuestFs) -> None:
+    """What it carries is later than what comes then: on the medium it is not young."""
+    with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=300"):
+        fs.prepare()
+        (stamp,) = fs.ops(
+            "open", "write", "fsync", "sleep:920", "write", "fsync", "sleep:2", "shifttime:-300",
+            *["write", "fdatasync", "sleep:4"] * 4, "write", "fsync", "stat", CRASH,
+            "shifttime:300",
+        )  # fmt: skip
+        assert stamps_behind_ns(stamp, fs.crashed()) == 0
+
+
 def test_two_file_systems_do_not_mix(fs: GuestFs) -> None:
-    """A second journal in the list works beside the first and goes without a trace."""
+    """A second journal has a carrier of its own, and both go without a trace."""
     second = "/dev/shm/second"
     with fs.mounted(OPTIONS):
         fs.prepare()

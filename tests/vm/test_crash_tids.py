@@ -1,7 +1,7 @@
 """Each place that notes what fsync has to commit, left out: the explorer has to see it.
 
 tests/faults/tid-left-out.patch leaves out what one function of ext4 notes, in all three numbers:
-i_sync_tid, i_datasync_tid and attr_tid of mtime.c. Where nothing is lost then, another function
+i_sync_tid, i_datasync_tid and attr_tid of mtime_log.c. Where nothing is lost then, another function
 notes the same, and the reason is here; if that goes, the test fails.
 """
 
@@ -88,7 +88,10 @@ COVERED: Mapping[str, tuple[Script, str]] = {
     "ext4_collapse_range": (each("take out"), "ext4_do_update_inode notes the new size"),
     "ext4_insert_range": (each("take in"), "ext4_do_update_inode notes the new size"),
     "swap_inode_boot_loader": (exchange(), "fdatasync commits all the same; why is not known yet"),
-    "ext4_mtime_update_fsync_trans": (each("overwrite"), "mtime.c has noted it beside the stamps"),
+    "ext4_mtime_update_fsync_trans": (
+        each("overwrite"),
+        "mtime_log.c has noted it beside the stamps",
+    ),
     "ext4_mtime_log_metadata": (each("setxattr of many bytes"), "the function that logs notes it"),
 }
 # What no workload reaches: the explorer has no files without extents.

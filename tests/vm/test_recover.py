@@ -7,6 +7,7 @@ copies of them. All else has to be equal.
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -103,9 +104,8 @@ def test_both_machines_recover_the_same(here: Explorer, case: Case) -> None:
     folder, recording, states = recorded(here, case)
     text = plan(recording.events, states)
     in_uml = recovered(here.recoverer, here, folder, text, case)
-    qemu = Recoverer(here.recorder.vm)
-    in_qemu = recovered(qemu, here, folder, text, case)
-    here.recorder.vm.run("losetup -d /dev/loop0")
+    with recoverer_in_qemu(here) as qemu:
+        in_qemu = recovered(qemu, here, folder, text, case)
     image, journal = split_journal(recording.base, case.kind)
     mask = stamps(bytes(image)) + bytes(len(journal))
     last_ns = max(op.stop_ns for op in parse_trace((folder / "trace").read_text()))
@@ -115,6 +115,15 @@ def test_both_machines_recover_the_same(here: Explorer, case: Case) -> None:
         assert differences(one.tree, other.tree, last_ns) == []
         assert masked(one, mask) == masked(other, mask)
     assert any(len(one.pages) > 1 for one in in_uml)
+
+
+@contextmanager
+def recoverer_in_qemu(here: Explorer) -> Iterator[Recoverer]:
+    """The guest that records, made one that recovers."""
+    try:
+        yield Recoverer(here.recorder.vm)
+    finally:
+        here.recorder.vm.run("losetup -d /dev/loop0")
 
 
 def recovered(

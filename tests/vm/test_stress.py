@@ -157,7 +157,7 @@ PLANTED = {
     "sleep-in-atomic": ("kasan", "BUG: sleeping function called from invalid context"),
     "lock-order": ("kasan", "WARNING: possible circular locking dependency detected"),
     "leak": ("kasan", r"kmemleak: \d+ new suspected memory leaks"),
-    "data-race": ("kcsan", "BUG: KCSAN: data-race in ext4_mtime_policy"),
+    "data-race": ("kcsan", "BUG: KCSAN: data-race in ext4_mtime_handle_type"),
 }
 # All but the race are found in the first: KCSAN takes samples.
 PLANTED_ROUNDS = 8

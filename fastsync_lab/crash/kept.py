@@ -1,0 +1,44 @@
+"""What runs of the explorer leave in build/crash/: recordings, and images of states that failed.
+
+Each run records in a folder of its own, so that none reads what another one writes. A recording is
+kept under its case's name when its states are judged; of two runs the last one's stays.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fastsync_lab.paths import build_dir
+
+
+def crash_dir() -> Path:
+    """Recordings, and the images of states that failed."""
+    return build_dir() / "crash"
+
+
+@contextmanager
+def folder_of_run() -> Iterator[Path]:
+    """A folder for the recordings of one run; gone when it ends."""
+    crash_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory("", "run-", crash_dir()) as folder:
+        yield Path(folder)
+
+
+def keep_recording(folder: Path) -> None:
+    """Keep a run's recording for a later look at one of its states."""
+    kept = crash_dir() / folder.name
+    with suppress(OSError):  # another run keeps its own at this moment
+        shutil.rmtree(kept, ignore_errors=True)
+        folder.rename(kept)
+
+
+def take_recording(folder: Path) -> bool:
+    """Copy what was kept under the name of `folder` to it; False when there is none."""
+    try:
+        shutil.copytree(crash_dir() / folder.name, folder)
+    except OSError:  # shutil.Error is one: another run replaced it meanwhile
+        shutil.rmtree(folder, ignore_errors=True)
+        return False
+    return True

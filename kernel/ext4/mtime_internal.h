@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Coarse-grained mtime update: what its rooms (mtime.h) ask of each other.
+ */
+#ifndef _EXT4_MTIME_INTERNAL_H
+#define _EXT4_MTIME_INTERNAL_H
+
+#include "ext4.h"
+
+/* What an fsync has left a commit out for, or what it waits for one for. */
+enum ext4_mtime_reason {
+	EXT4_MTIME_UNCHANGED,	/* the stamps that are durable are the file's */
+	EXT4_MTIME_ATIME,	/* atime alone is not, and may wait */
+	EXT4_MTIME_YOUNG,	/* those that are durable are young enough */
+	EXT4_MTIME_OLD,		/* the file's stamps have to be committed */
+	EXT4_MTIME_UNDER_WAY,	/* those being committed will be young enough */
+	EXT4_MTIME_CHANGE,	/* more than stamps has changed */
+};
+
+/**
+ * ext4_mtime_policy - what is in force for a file
+ * @inode: the file
+ *
+ * Return: 0 for stock behaviour, else the interval in ms and EXT4_MTIME_DEFER.
+ */
+static inline unsigned int ext4_mtime_policy(const struct inode *inode)
+{
+	return READ_ONCE(EXT4_SB(inode->i_sb)->s_mtime.policy);
+}
+
+static inline bool ext4_mtime_journal_aborted(const struct inode *inode)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	return journal && READ_ONCE(journal->j_flags) & JBD2_ABORT;
+}
+
+/* Counts the flushes of a file system. NULL if the option was never on. */
+static inline struct jbd2_carrier *ext4_mtime_carrier(struct super_block *sb)
+{
+	/* Pairs with ext4_mtime_attach_carrier(). */
+	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.carrier);
+}
+
+static inline bool ext4_mtime_committed(struct inode *inode, tid_t tid)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	return tid_geq(READ_ONCE(journal->j_commit_sequence), tid);
+}
+
+/* mtime_durable.c; all with i_raw_lock held */
+bool ext4_mtime_on_record(const struct ext4_mtime_inode *mi);
+bool ext4_mtime_known(const struct ext4_mtime_behind *behind);
+bool ext4_mtime_younger(const struct ext4_mtime_inode *mi,
+			const struct ext4_mtime_behind *behind,
+			s64 now_ns, s64 age_ns);
+struct ext4_mtime_stamps
+ext4_mtime_stamps_of(const struct ext4_mtime_stamps *logged,
+		     const struct ext4_mtime_behind *behind);
+void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
+			    const struct ext4_inode *raw_inode);
+void ext4_mtime_note_durable(struct ext4_mtime_inode *mi,
+			     const struct ext4_mtime_sync *sync);
+void ext4_mtime_settle(struct inode *inode, struct ext4_mtime_inode *mi);
+
+#endif	/* _EXT4_MTIME_INTERNAL_H */

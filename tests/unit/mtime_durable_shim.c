@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What kernel/ext4/mtime_durable.c needs of the kernel, for userspace; and a way to drive it. */
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef int64_t s64;
+typedef uint8_t u8;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef uint32_t tid_t;
+
+#define S64_MIN			INT64_MIN
+#define READ_ONCE(x)		(x)
+#define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
+#define lockdep_assert_held(l)	((void)(l))
+#define smp_load_acquire(p)	(*(p))
+#define tid_geq(a, b)		((int32_t)((a) - (b)) >= 0)
+#define JBD2_ABORT		0
+#define EXT4_SB(sb)		(sb)
+#define EXT4_I(inode)		(&(inode)->info)
+
+typedef struct { tid_t j_commit_sequence; int j_flags; } journal_t;
+typedef struct { tid_t t_tid; } transaction_t;
+typedef struct { transaction_t *h_transaction; } handle_t;
+struct percpu_counter { int unused; };
+
+#include "mtime.h"
+
+struct super_block {
+	journal_t *s_journal;
+	struct ext4_mtime_sb s_mtime;
+};
+
+struct ext4_inode_info {
+	int i_raw_lock;
+	struct ext4_mtime_inode i_mtime_info;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	struct ext4_inode_info info;
+};
+
+struct ext4_inode {
+	struct ext4_mtime_stamps stamps;
+};
+
+/* In place of mtime_compat.h. */
+static void ext4_mtime_get_stamps(struct inode *inode,
+				  const struct ext4_inode *raw,
+				  struct ext4_mtime_stamps *stamps)
+{
+	*stamps = raw->stamps;
+}
+
+#include "mtime_durable.c"
+
+static journal_t journal;
+static struct super_block sb = { .s_journal = &journal };
+static struct inode inode = { .i_sb = &sb };
+
+void reset(tid_t committed)
+{
+	journal.j_commit_sequence = committed;
+	ext4_mtime_init_inode(&inode.info);
+}
+
+void commit(tid_t tid)
+{
+	journal.j_commit_sequence = tid;
+}
+
+void log_stamps(tid_t tid, s64 atime_ns, s64 mtime_ns, s64 ctime_ns)
+{
+	transaction_t transaction = { .t_tid = tid };
+	handle_t handle = { .h_transaction = &transaction };
+	struct ext4_inode raw = { .stamps = { atime_ns, mtime_ns, ctime_ns } };
+
+	ext4_mtime_note_logged(&handle, &inode, &raw);
+}
+
+/* An fsync has chosen: what was logged last, or what is being committed. */
+static struct ext4_mtime_sync chosen;
+
+void choose(bool committing)
+{
+	struct ext4_mtime_inode *mi = &inode.info.i_mtime_info;
+
+	ext4_mtime_settle(&inode, mi);
+	chosen.stamps = mi->logged;
+	chosen.other_atime = false;
+	if (committing) {
+		chosen.stamps = ext4_mtime_stamps_of(&mi->logged,
+						     &mi->committing);
+		chosen.other_atime = mi->committing.atime;
+	}
+}
+
+void end_sync(void)
+{
+	ext4_mtime_note_durable(&inode.info.i_mtime_info, &chosen);
+}
+
+/* known, mtime, ctime, has atime changed, is it pending */
+static void show(const struct ext4_mtime_behind *behind, s64 *out)
+{
+	const struct ext4_mtime_inode *mi = &inode.info.i_mtime_info;
+	struct ext4_mtime_stamps stamps = {};
+
+	out[0] = ext4_mtime_known(behind);
+	if (out[0])
+		stamps = ext4_mtime_stamps_of(&mi->logged, behind);
+	out[1] = stamps.mtime_ns;
+	out[2] = stamps.ctime_ns;
+	out[3] = behind->atime;
+	out[4] = behind->pending;
+}
+
+void look(s64 *durable, s64 *committing)
+{
+	ext4_mtime_settle(&inode, &inode.info.i_mtime_info);
+	show(&inode.info.i_mtime_info.durable, durable);
+	show(&inode.info.i_mtime_info.committing, committing);
+}
+
+bool younger(bool committing, s64 now_ns, s64 age_ns)
+{
+	const struct ext4_mtime_inode *mi = &inode.info.i_mtime_info;
+
+	return ext4_mtime_younger(mi, committing ? &mi->committing :
+				  &mi->durable, now_ns, age_ns);
+}

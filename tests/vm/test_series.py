@@ -1,0 +1,50 @@
+"""The series that ./fastsync series writes, on the source package of the kernel."""
+
+from pathlib import Path
+
+from fastsync_lab import shell
+from fastsync_lab.build import (
+    FILESYSTEMS,
+    assemble,
+    copy_stock,
+    forbid_warnings,
+    kbuild,
+    make_module,
+    overlay_files,
+)
+from fastsync_lab.kernels import KernelTree
+from fastsync_lab.progress import silent
+from fastsync_lab.series import write_series
+
+
+def sources(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder's fs/, by its path."""
+    return {str(file): (folder / file).read_bytes() for file in relative_files(folder)}
+
+
+def relative_files(folder: Path) -> list[Path]:
+    return sorted(f.relative_to(folder) for f in (folder / "fs").rglob("*") if f.is_file())
+
+
+def test_it_applies_compiles_and_is_what_is_built(tree: KernelTree, tmp_path: Path) -> None:
+    patches = write_series(tree, tmp_path / "patches")
+    target = tmp_path / "target"
+    copy_stock(tree, target)
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
+    shell.run([*git, "init", "--quiet"], cwd=target)
+    shell.run([*git, "add", "."], cwd=target)
+    shell.run([*git, "commit", "--quiet", "-m", "stock"], cwd=target)
+    shell.run([*git, "am", "--quiet", "--empty=drop", *map(str, patches)], cwd=target)
+    assert shell.run([*git, "log", "--oneline"], cwd=target).stdout.count("\n") == len(patches)
+
+    for filesystem in FILESYSTEMS:
+        forbid_warnings(overlay_files(filesystem), target / "fs" / filesystem)
+    assemble(tree, tmp_path / "built", stock=False)
+    assert sources(target) == sources(tmp_path / "built")
+
+    system, log = kbuild(tree, silent), tmp_path / "log"
+    jbd2, ext4 = (target / "fs" / name for name in FILESYSTEMS)
+    make_module(system, jbd2, log, "CONFIG_JBD2=m")
+    symbols = f"KBUILD_EXTRA_SYMBOLS={jbd2}/Module.symvers"
+    make_module(system, ext4, log, "CONFIG_EXT4_FS=m", symbols)
+    assert (jbd2 / "jbd2.ko").is_file() and (ext4 / "ext4.ko").is_file()
