@@ -21,20 +21,19 @@ from fastsync_lab.cli_vm import vm
 from fastsync_lab.cli_xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
 from fastsync_lab.crash.kinds import KINDS
-from fastsync_lab.crash.summary import print_outcomes, write_crash
+from fastsync_lab.crash.summary import print_outcomes
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.debug.kernel import DEBUG
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.faults import command as faults_command
-from fastsync_lab.faults.summary import print_results, write_faults
+from fastsync_lab.faults.summary import print_results
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
 from fastsync_lab.kernels import UML, KernelTree, fetch_kernel
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report, progress
+from fastsync_lab.report import write_report
 from fastsync_lab.studies import studies
-from fastsync_lab.study.pages import write_report
-from fastsync_lab.xfstests.summary import write_xfstests
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
 
@@ -236,11 +235,14 @@ app.command(
 
 @app.command(epilog=EXIT_CODES)
 def report() -> None:
-    """Draw the plots, write README's figures and the results in docs/ from what is in results/."""
-    write_report(studies())
-    write_crash()
-    write_faults()
-    write_xfstests()
+    """Write the documents' figures, their plots and one HTML page from what is in results/.
+
+    These are README.md's, those of docs/, results/*.png; and build/report.html, which has
+    everything: all plots, tables that can be sorted, and how each row is measured again.
+    """
+    with progress() as report:
+        written = write_report(studies(), report)
+    print(shown(written))
 
 
 @app.command(epilog=EXIT_CODES)

@@ -1,6 +1,9 @@
 """Blocks of documents that a command writes, between marks that name them."""
 
+from pathlib import Path
+
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.paths import write_whole
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -19,3 +22,8 @@ def replace_block(text: str, name: str, block: str) -> str:
     if text.count(begin) != 1 or text.count(end) != 1 or end not in rest:
         raise FastsyncError(f"the document lacks {begin} and {end}, once each and in this order")
     return f"{head}{begin}\n\n{block}\n\n{end}{tail}"
+
+
+def write_block(document: Path, name: str, block: str) -> None:
+    """Put a new block into a document. Raises FastsyncError when it lacks the marks."""
+    write_whole(document, replace_block(document.read_text(), name, block))

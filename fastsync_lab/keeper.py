@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fastsync_lab.documents import replace_block
-from fastsync_lab.paths import repo_root, results_dir, write_json, write_whole
+from fastsync_lab.documents import write_block
+from fastsync_lab.paths import repo_root, results_dir, write_json
+from fastsync_lab.study.grid import Part as Paragraph
+from fastsync_lab.study.grid import in_markdown
 
 DOCUMENT = "docs/reliability.md"
 README = "README.md"
@@ -56,6 +58,13 @@ class Keeper(Generic[Part]):
         return self._path
 
 
+def tables_of(
+    results: Sequence[Result], parts: Callable[[Result], list[Paragraph]]
+) -> list[Paragraph]:
+    """What documents show of some results, one beneath the other."""
+    return [part for result in results for part in parts(result)]
+
+
 def whole_results(kind: str) -> list[Result]:
     """The results of whole runs with our modules: results/KIND-SERIES.json."""
     paths = sorted(results_dir().glob(f"{kind}-*.json"))
@@ -64,7 +73,7 @@ def whole_results(kind: str) -> list[Result]:
 
 
 def write_blocks(
-    kind: str, markdown: Callable[[Result], str], sentence: Callable[[Result], str]
+    kind: str, parts: Callable[[Result], list[Paragraph]], sentence: Callable[[Result], str]
 ) -> None:
     """Write the tables of whole runs into docs/reliability.md, and a sentence into the README.
 
@@ -73,7 +82,5 @@ def write_blocks(
     results = whole_results(kind)
     if not results:
         return
-    for name, say in ((DOCUMENT, markdown), (README, sentence)):
-        document = repo_root() / name
-        block = "\n\n".join(say(result) for result in results)
-        write_whole(document, replace_block(document.read_text(), kind, block))
+    write_block(repo_root() / DOCUMENT, kind, in_markdown(tables_of(results, parts)))
+    write_block(repo_root() / README, kind, "\n\n".join(map(sentence, results)))

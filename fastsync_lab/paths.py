@@ -60,12 +60,12 @@ def _try_lock(file: IO[str]) -> bool:
     return True
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Replace a file in one step: whoever reads it, and whatever ends us, it is never half."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
     with STOP.held():
-        half.write_text(text)
+        half.write_bytes(content if isinstance(content, bytes) else content.encode())
         half.replace(path)
 
 

@@ -12,6 +12,7 @@ from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure
 from fastsync_lab.keeper import Keeper, write_blocks
 from fastsync_lab.kernels import file_checksum
 from fastsync_lab.paths import results_dir
+from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.workload import programs_source
 
 FORMAT = 3
@@ -166,55 +167,46 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
         print(*failure_lines(one), sep="\n", end="\n" if one.failures else "")
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """The document's block: a line a workload over all of our modes, and what the control did."""
+def parts(result: Mapping[str, Any]) -> list[Part]:
+    """What documents show: a line a workload over all of our modes, and what the control did."""
     outcomes = load_outcomes(result)
     ours = [outcome for outcome in outcomes if not outcome.case.stock_says]
     cases = [outcome.case for outcome in ours]
     modes = sorted({case.mode for case in cases})
     seeds = ", ".join(str(seed) for seed in sorted({case.seed for case in cases}))
-    lines = [
-        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, seed {seeds}, "
-        f"{result['date'][:10]}; modes {', '.join(modes)}.",
-        "",
-        f"| workload | {' | '.join(COLUMNS)} |",
-        "| --- |" + " ---: |" * len(COLUMNS),
-    ]
+    lines = []
     for name in dict.fromkeys(case.workload for case in cases):
         mine = [outcome for outcome in ours if outcome.case.workload == name]
-        lines.append(f"| {name} | {' | '.join(numbers(mine))} |")
-    lines.append(f"| together | {' | '.join(numbers(ours))} |")
-    return "\n".join([*lines, *_kind_lines(ours), *_fast_commit_lines(outcomes)])
-
-
-def _kind_lines(ours: Sequence[Outcome]) -> list[str]:
-    """A table with a line a kind of file system."""
-    lines = [
-        "",
-        f"| kind | workloads | {' | '.join(COLUMNS)} |",
-        "| --- |" + " ---: |" * (1 + len(COLUMNS)),
+        lines.append([name, *numbers(mine)])
+    return [
+        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, seed {seeds}, "
+        f"{result['date'][:10]}; modes {', '.join(modes)}.",
+        Grid(["workload", *COLUMNS], [*lines, ["together", *numbers(ours)]], texts=1),
+        _kinds(ours),
+        *_fast_commits(outcomes),
     ]
+
+
+def _kinds(ours: Sequence[Outcome]) -> Grid:
+    """A table with a line a kind of file system."""
+    lines = []
     for kind in dict.fromkeys(one.case.journal for one in ours):
         mine = [one for one in ours if one.case.journal == kind]
         workloads = {one.case.workload for one in mine}
-        lines.append(f"| {kind} | {len(workloads)} | {' | '.join(numbers(mine))} |")
-    return lines
+        lines.append([kind, str(len(workloads)), *numbers(mine)])
+    return Grid(["kind", "workloads", *COLUMNS], lines, texts=1)
 
 
-def _fast_commit_lines(outcomes: Sequence[Outcome]) -> list[str]:
+def _fast_commits(outcomes: Sequence[Outcome]) -> list[Part]:
     """A table of what comes of fast commits: ours, and what stock's code answers for."""
     fast = [outcome for outcome in outcomes if outcome.case.journal in E2FSCK_CANNOT_REPLAY]
     if not fast:
         return []
-    lines = [
-        "",
-        f"| fast_commit | {' | '.join(FAST_COMMIT_COLUMNS)} |",
-        "| --- |" + " ---: |" * len(FAST_COMMIT_COLUMNS),
-    ]
+    lines = []
     for mode in sorted({outcome.case.mode for outcome in fast}):
         mine = [outcome for outcome in fast if outcome.case.mode == mode]
-        lines.append(f"| {mode} | {' | '.join(numbers(mine, FAST_COMMIT_COLUMNS))} |")
-    return lines
+        lines.append([mode, *numbers(mine, FAST_COMMIT_COLUMNS)])
+    return [Grid(["fast_commit", *FAST_COMMIT_COLUMNS], lines, texts=1)]
 
 
 def sentence(result: Mapping[str, Any]) -> str:
@@ -234,4 +226,4 @@ def sentence(result: Mapping[str, Any]) -> str:
 
 def write_crash() -> None:
     """Write results/crash-SERIES.json into docs/reliability.md and the README."""
-    write_blocks("crash", markdown, sentence)
+    write_blocks("crash", parts, sentence)

@@ -22,6 +22,7 @@ from fastsync_lab.faults.compare import (
 from fastsync_lab.faults.layout import KINDS
 from fastsync_lab.keeper import Keeper, write_blocks
 from fastsync_lab.paths import results_dir
+from fastsync_lab.study.grid import Grid, Part
 
 FORMAT = 1
 
@@ -149,34 +150,26 @@ def print_results(results: Sequence[Result]) -> list[str]:
     return differences
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """The document's block: what failed, and what came of it."""
+def parts(result: Mapping[str, Any]) -> list[Part]:
+    """What documents show: what failed, and what came of it."""
     results = load_results(result)
-    lines = [
+    return [
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, "
         f"{result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
-        "",
-        f"| mode | {' | '.join(COLUMNS)} |",
-        "| --- |" + " ---: |" * len(COLUMNS),
-        *(f"| {' | '.join(row)} |" for row in table_rows(results, *compare(results))),
-        "",
-        f"| requests that failed | {' | '.join((CONTROL, *MODES))} |",
-        "| --- |" + " ---: |" * (len(MODES) + 1),
-        *(f"| {' | '.join(row)} |" for row in kind_rows(results)),
+        Grid(["mode", *COLUMNS], table_rows(results, *compare(results)), texts=1),
+        Grid(["requests that failed", CONTROL, *MODES], kind_rows(results), texts=1),
     ]
-    return "\n".join(lines)
 
 
 def sentence(result: Mapping[str, Any]) -> str:
     """The README's line on a kernel."""
     results = load_results(result)
     faults = sum(len(one.faults) for one in results if one.case.mode != CONTROL)
-    return (
-        f"Linux {result['kernel_release']}: of {faults:,} failing requests, "
-        f"{len(result['differences'])} led to something else than on stock ext4."
-    )
+    others = len(result["differences"])
+    came = f"{others:,} did not behave" if others else "all behaved"
+    return f"Linux {result['kernel_release']}: {faults:,} requests were failed; {came} as on stock."
 
 
 def write_faults() -> None:
     """Write results/faults-SERIES.json into docs/reliability.md and the README."""
-    write_blocks("faults", markdown, sentence)
+    write_blocks("faults", parts, sentence)

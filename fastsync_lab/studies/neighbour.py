@@ -14,6 +14,7 @@ from fastsync_lab.errors import FastsyncError
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import FLASH, Axes, Cell, Output, Paths, Script, Study
 from fastsync_lab.study.filesystems import FIVE, FOUR, MODES
+from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import Requirement, Where
 from fastsync_lab.study.programs import NEIGHBOUR
 from fastsync_lab.study.rows import Line, Subjects
@@ -73,7 +74,7 @@ def read(cell: Cell[Beside], output: Output) -> Subjects:
     return {"": {**values, "neighbour_per_s": rounds_per_s(output.sections["neighbour"])}}
 
 
-def worst(lines: Sequence[Line]) -> list[str]:
+def worst(lines: Sequence[Line]) -> list[Part]:
     """How far rates fall where they fall most."""
     found = pairs_of(STUDY, lines).values()
     if not found:

@@ -3,6 +3,7 @@
 Each module imports only those above it:
 
 rows         what a run measured, as typed rows; medians and spreads
+grid         tables and sentences, and their Markdown
 judge        what figures must show, and verdicts on them
 contract     what a study declares; file systems, schedulers, programs and cells
 filesystems  the rows of the file-system axis: ext4 with and without our modules, and its peers
@@ -13,9 +14,13 @@ old          results of an older format
 store        result files
 plan         which cells a run has, and what a figure of one depends on
 runner       builds, boots, runs; goes on where it was interrupted
-show         tables on the terminal and in Markdown
-plot         pictures
-pages        what `report` writes
+show         tables, and how the terminal shows them
+figures      what is drawn of a study
+plot         paints it
+gains        what a user gains, device by device: the README's block
+pages        the documents with results
+html         tables and figures in a page of HTML
+chapters     the report's sections about studies
 
 docs/studies.md tells how a study is made.
 """

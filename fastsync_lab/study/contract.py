@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from fastsync_lab.image import DEFAULT
 from fastsync_lab.progress import Report
+from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import Requirement
 from fastsync_lab.study.rows import Line, Subjects, check_metrics
 
@@ -199,7 +200,7 @@ SPEED_BESIDE = Beside(
 # --- a study -----------------------------------------------------------------------------------
 
 
-def nothing(_lines: Sequence[Line]) -> list[str]:
+def nothing(_lines: Sequence[Line]) -> list[Any]:
     """There is nothing to say."""
     return []
 
@@ -228,10 +229,11 @@ class Study(Generic[W]):
     limit_s     of one run, in seconds of the host's processor
     required    what the figures must show
     compared    the axis whose names stand beside each other
-    headline    workload and subject of the lines that the README has
+    headline    workload and subject of the lines that a reader sees first
+    drawn       workload and subject of the lines that have figures, if not the headline's
     remarks     sentences below the tables of some of its lines
     says_headline
-                what the README says of all lines on one kernel, beside the headline's table
+                what is said of all lines on one kernel beside the headline's table
     page        the document that has all figures: docs/PAGE.md
     """
 
@@ -257,8 +259,9 @@ class Study(Generic[W]):
     tables: tuple[Table, ...] = (SPEED,)
     beside: Beside | None = SPEED_BESIDE
     headline: tuple[tuple[str, str], ...] = ()
+    drawn: tuple[tuple[str, str], ...] = ()
     remarks: Callable[[Sequence[Line]], list[str]] = nothing
-    says_headline: Callable[[Sequence[Line]], list[str]] = nothing
+    says_headline: Callable[[Sequence[Line]], list[Part]] = nothing
     page: str = "results"
 
     def axes(self, *, quick: bool) -> Axes[W]:

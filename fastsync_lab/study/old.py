@@ -21,16 +21,20 @@ def modern(data: Mapping[str, Any]) -> dict[str, Any]:
         "device": data["device"],
         "environment": {**old, "versions": [old["fio"], *sqlite], "sha256": hashes},
         "cells": [
-            waits_cell(cell) if "scheduler" in cell else cell_of(cell) for cell in data["cells"]
+            waits_cell(cell) if "scheduler" in cell else cell_of(cell, old["mkfs"])
+            for cell in data["cells"]
         ],
+        "date": data.get("date", ""),
     }
 
 
-def cell_of(cell: Mapping[str, Any]) -> dict[str, Any]:
+def cell_of(cell: Mapping[str, Any], mkfs: str) -> dict[str, Any]:
     """A cell on one of several variants of ext4."""
     return {
         "workload": cell["workload"],
         "system": cell["variant"],
+        "filesystem": {"mkfs": mkfs, "options": cell["mount_options"]},
+        "command": cell["command"],
         "interval_ms": cell["interval_ms"],
         "scheduler": "default",
         "runs": [{"subjects": subjects_of(run)} for run in cell["repetitions"]],

@@ -1,24 +1,26 @@
-"""What `./fastsync report` writes: plots, the README's figures, docs/results.md and its like."""
+"""The documents that `./fastsync report` writes: docs/results.md and its like, README's block."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from fastsync_lab.documents import replace_block
+from fastsync_lab.documents import write_block
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.kernels import version_key
 from fastsync_lab.paths import repo_root, results_dir, write_whole
 from fastsync_lab.study.contract import Study
-from fastsync_lab.study.plot import can_be_drawn, draw
+from fastsync_lab.study.figures import DEVICES, Figure, figures_of
+from fastsync_lab.study.gains import SERIES, gain_parts, pictures
+from fastsync_lab.study.grid import Grid, Part, in_markdown
+from fastsync_lab.study.plot import write_png
 from fastsync_lab.study.rows import Line, is_sweep, place_in
 from fastsync_lab.study.show import (
-    Grid,
     Studies,
     beside_grid,
     environments,
-    markdown,
     pairs_grid,
     pairs_of,
     reached,
@@ -29,36 +31,41 @@ from fastsync_lab.study.show import (
 )
 from fastsync_lab.study.store import Result, full_results, load_result
 
-# In a reader's order; others come after them.
-DEVICES = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us")
-HEADLINE_SERIES = ("6.12", "7.2")  # the kernels that the README has
+README, README_BLOCK = "README.md", "figures"
+README_PLOT = "speed.png"
+EMBEDDED = ("speed", "share", "sweep")  # the figures that documents show; the report has all
+REPORT = "`./fastsync report` writes"
 
 
 @dataclass(frozen=True)
 class Page:
-    """A document of results: docs/NAME.md, and the README's block of its headline."""
+    """A document of results, docs/NAME.md.
+
+    What a reader sees first stands there, too, or in the block `block` of docs/FIRST.md.
+    """
 
     name: str
-    block: str
     intro: str
+    first: str = ""
+    block: str = ""
 
 
 PAGES = (
     Page(
         "results",
-        "figures",
         """\
 # Results
 
 <!-- Written by `./fastsync report` from results/*-full-*.json. -->
 
-*Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms. Of several runs, at different
-phases of the timer's tick, a figure is the median ± the distance of the farthest one.
-[experiments.md](experiments.md) says how a figure comes about and what is required of it.""",
+*Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms. SQLite is compiled to call
+`fsync()` (for Ideal: `fdatasync()`). Of several runs, at different phases of the timer's tick, a
+figure is the median ± the distance of the farthest one. [experiments.md](experiments.md) says how a
+figure comes about and what is required of it. `./fastsync report` also writes build/report.html:
+the same with all plots, tables that can be sorted, and how each row is repeated.""",
     ),
     Page(
         "qasio-results",
-        "qasio",
         """\
 # Results of the study qasio
 
@@ -66,11 +73,13 @@ phases of the timer's tick, a figure is the median ± the distance of the farthe
 
 File system calls beside a bulk buffered writer, by I/O scheduler. [qasio.md](qasio.md) says what
 the benchmarks are and how to repeat this.""",
+        first="qasio",
+        block="qasio",
     ),
 )
 PAIRS_INTRO = """\
-Each variant's rate *with* a neighbour that asks for the stamps of the file it writes, over its rate
-*without*: beside one that asks for those of a file nobody writes."""
+Each file system's rate *with* a neighbour that asks for the stamps of the file it writes, over its
+rate *without*: beside one that asks for those of a file nobody writes."""
 
 
 # --- parts -------------------------------------------------------------------------------------
@@ -90,11 +99,6 @@ def in_order(results: Iterable[Result], studies: Studies) -> list[Result]:
 def lines_in(results: Iterable[Result]) -> list[Line]:
     """All figures of results, in their order."""
     return [line for result in results for line in result.lines]
-
-
-def as_markdown(grid: Grid) -> str:
-    """A table in Markdown."""
-    return markdown(grid.head, grid.lines, texts=grid.texts)
 
 
 def count(lines: Sequence[Line]) -> str:
@@ -143,22 +147,17 @@ def describe_builds(results: Iterable[Result]) -> str:
     )
 
 
-def plot_file(result: Result) -> str:
-    """The name of the plot of a result's study on its kernel."""
-    return f"{result.study}-{result.series}.png"
+# --- what comes first ----------------------------------------------------------------------------
 
 
-# --- the README --------------------------------------------------------------------------------
-
-
-def headline(study: Study[Any], results: Sequence[Result]) -> list[str]:
+def headline(study: Study[Any], results: Sequence[Result]) -> list[Part]:
     """Title and table of the headline's lines of a study, kernel beside kernel."""
-    mine = [one for one in results if one.series in HEADLINE_SERIES]
+    mine = [one for one in results if one.series in SERIES]
     lines = [x for x in lines_in(mine) if (x.place.workload, x.place.subject) in study.headline]
     if not lines:
         return []
     names = [f"{workload} {subject}".strip() for workload, subject in study.headline]
-    parts: list[tuple[Any, Sequence[str]]] = []
+    found: list[tuple[Any, Sequence[str]]] = []
     head: Sequence[str] = ()
     for kernel in dict.fromkeys(line.place.kernel for line in lines):
         grid = beside_grid(study, [line for line in lines if line.place.kernel == kernel])
@@ -167,15 +166,15 @@ def headline(study: Study[Any], results: Sequence[Result]) -> list[str]:
         head = ["kernel", *grid.head[: len(grid.head) - also]]
         for line in grid.lines:
             place = (place_in(line[0], DEVICES), place_in(line[1], names), version_key(kernel))
-            parts.append((place, [kernel, *line[: len(line) - also]]))
-    table = [line for _, line in sorted(parts, key=lambda part: part[0])]
-    return [f"**{mine[0].title} ({count(lines)})**", markdown(head, table, texts=3)]
+            found.append((place, [kernel, *line[: len(line) - also]]))
+    table = [line for _, line in sorted(found, key=lambda one: one[0])]
+    return [f"**{mine[0].title} ({count(lines)})**", Grid(head, table, texts=3)]
 
 
-def readme_text(page: Page, results: Sequence[Result], studies: Studies) -> str:
-    """The README's figures. Raises FastsyncError when a result lacks one that is compared."""
+def first_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
+    """What a reader sees first. Raises FastsyncError when a result lacks one that is compared."""
     ordered = in_order(results, studies)
-    parts = []
+    parts: list[Part] = []
     for name, study in studies.items():
         parts += headline(study, [result for result in ordered if result.study == name])
     series = by_series(ordered)
@@ -188,55 +187,66 @@ def readme_text(page: Page, results: Sequence[Result], studies: Studies) -> str:
         for found in series.values()
     ]
     if any(study.headline for study in studies.values()):
-        lines += [
-            f"- Linux {name}: no figures yet." for name in HEADLINE_SERIES if name not in series
-        ]
-    link = f"[docs/{page.name}.md](docs/{page.name}.md)"
-    parts += ["\n".join(lines), f"All figures, and each required one that is missed: {link}."]
-    return "\n\n".join(parts)
+        lines += [f"- Linux {name}: no figures yet." for name in SERIES if name not in series]
+    return [*parts, "\n".join(lines)]
 
 
 # --- docs/ -------------------------------------------------------------------------------------
 
 
-def results_text(page: Page, results: Sequence[Result], studies: Studies) -> str:
+def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> list[Part]:
     """A page of results. Raises FastsyncError when one lacks something that is compared."""
-    parts = [page.intro]
+    parts: list[Part] = [page.intro]
+    if not page.first:
+        parts += ["## In short", *first_parts(results, studies)]
     for series, found in by_series(in_order(results, studies)).items():
         judged = verdicts(studies, lines_in(found))
         parts += [f"## Linux {series}", *environments(found), describe_builds(found)]
         for name, mine in by_study(found).items():
+            parts.append(f"### Linux {mine[0].kernel}: {title_of(mine)}")
+            parts += embedded(studies[name], lines_in(mine))
             parts += study_parts(studies[name], mine)
         parts.append(f"### Linux {series}: {reached(judged)} are reached")
         if short := [verdict for verdict in judged if not verdict.passed]:
             parts.append("\n".join(f"- {verdict}" for verdict in short))
-    return "\n\n".join(parts) + "\n"
-
-
-def study_parts(study: Study[Any], results: Sequence[Result]) -> list[str]:
-    """Title and tables of one study on one kernel."""
-    lines = lines_in(results)
-    parts = [f"### Linux {results[0].kernel}: {title_of(results)}"]
-    if is_sweep(lines):
-        parts += ["Operations a second; KiB written for each.", as_markdown(sweep_grid(lines))]
-    elif grid := beside_grid(study, lines):
-        parts.append(as_markdown(grid))
-        parts += peers(study, lines)
-    else:
-        grids = [table_grid(study, table, lines) for table in study.tables]
-        parts += [as_markdown(grid) for grid in grids if grid]
-    if found := pairs_of(study, lines):
-        parts += [PAIRS_INTRO, as_markdown(pairs_grid(found))]
-    parts += study.remarks(lines)
-    if shaky := unstable(lines):
-        parts.append("\n".join(f"- {one}" for one in shaky))
-    if can_be_drawn(results[0]):
-        name = plot_file(results[0])
-        parts.append(f"Drawn: [{name}](../results/{name})")
     return parts
 
 
-def peers(study: Study[Any], lines: Sequence[Line]) -> list[str]:
+def embedded(study: Study[Any], lines: Sequence[Line]) -> list[Part]:
+    """The pictures of a study on one kernel, in a document of docs/."""
+    return [
+        f"![{figure.alt}](../results/{plot_path(figure)})"
+        for figure in figures_of(study, lines)
+        if figure.kind in EMBEDDED
+    ]
+
+
+def plot_path(figure: Figure) -> str:
+    """Where a figure's PNG lies in results/."""
+    return f"plots/{figure.stem}.png"
+
+
+def study_parts(study: Study[Any], results: Sequence[Result]) -> list[Part]:
+    """The tables of one study on one kernel."""
+    lines = lines_in(results)
+    parts: list[Part] = []
+    if is_sweep(lines):
+        parts += ["Operations a second; KiB written for each.", sweep_grid(lines)]
+    elif grid := beside_grid(study, lines):
+        parts.append(grid)
+        parts += peers(study, lines)
+    else:
+        grids = [table_grid(study, table, lines) for table in study.tables]
+        parts += [grid for grid in grids if grid]
+    if found := pairs_of(study, lines):
+        parts += [PAIRS_INTRO, pairs_grid(found)]
+    parts += study.remarks(lines)
+    if shaky := unstable(lines):
+        parts.append("\n".join(f"- {one}" for one in shaky))
+    return parts
+
+
+def peers(study: Study[Any], lines: Sequence[Line]) -> list[Part]:
     """The table of what does not stand beside the others, if there is any."""
     beside = study.beside.names if study.beside else ()
     others = [line for line in lines if line.place.system not in (*beside, "off")]
@@ -244,26 +254,54 @@ def peers(study: Study[Any], lines: Sequence[Line]) -> list[str]:
         return []
     shown = [line for line in lines if line in others or line.place.system in ("stock", "defer")]
     grids = [table_grid(study, table, shown) for table in study.tables]
-    return ["Beside other file systems and options:", *(as_markdown(x) for x in grids if x)]
+    return ["Beside other file systems and options:", *(x for x in grids if x)]
 
 
-def write_report(studies: Studies) -> None:
-    """Draw a plot for each full study and kernel; write the README's figures and the pages.
+# --- all of it -----------------------------------------------------------------------------------
 
-    Raises FastsyncError when there is no full result.
-    """
+
+def load_full() -> list[Result]:
+    """All full results. Raises FastsyncError when there is none."""
     loaded = [load_result(path) for path in full_results()]
     if not loaded:
         raise FastsyncError("results/ holds no full result; try `./fastsync run --full overwrite`")
-    readme = repo_root() / "README.md"
+    return loaded
+
+
+def write_pages(results: Sequence[Result], studies: Studies) -> None:
+    """Write the README's figures, the pages of docs/ and the plots that these show.
+
+    Raises FastsyncError when a document lacks its marks, or a result what is compared.
+    """
+    docs, plots = repo_root() / "docs", {}
     for page in PAGES:
-        mine = {name: study for name, study in studies.items() if study.page == page.name}
-        results = in_order([one for one in loaded if one.study in mine], mine)
-        if not results:
+        of_page = {name: study for name, study in studies.items() if study.page == page.name}
+        mine = in_order([one for one in results if one.study in of_page], of_page)
+        if not mine:
             continue
-        text = replace_block(readme.read_text(), page.block, readme_text(page, results, mine))
-        for name in dict.fromkeys(plot_file(one) for one in results if can_be_drawn(one)):
-            shown = [one for one in results if plot_file(one) == name]
-            draw(shown, mine, results_dir() / name)
-        write_whole(repo_root() / "docs" / f"{page.name}.md", results_text(page, results, mine))
-        write_whole(readme, text)
+        text = in_markdown(results_parts(page, mine, of_page)) + "\n"
+        if page.first:
+            first = in_markdown(first_parts(mine, of_page))
+            write_block(docs / f"{page.first}.md", page.block, first)
+        write_whole(docs / f"{page.name}.md", text)
+        for found in by_series(mine).values():
+            for name, of_study in by_study(found).items():
+                for figure in figures_of(of_page[name], lines_in(of_study)):
+                    if figure.kind in EMBEDDED:
+                        plots[plot_path(figure)] = figure
+    block = gain_parts(results, studies)
+    if shown := pictures(results, studies):
+        plots[README_PLOT] = shown[-1]
+        block.insert(0, f"![{shown[-1].alt}](results/{README_PLOT})")
+    write_block(repo_root() / README, README_BLOCK, in_markdown(block))
+    for name, figure in plots.items():
+        write_png(figure, results_dir() / name)
+    remove_others(results_dir() / "plots", plots)
+
+
+def remove_others(folder: Path, kept: Iterable[str]) -> None:
+    """Remove plots of what is not shown any more."""
+    names = {Path(path).name for path in kept}
+    for png in folder.glob("*.png"):
+        if png.name not in names:
+            png.unlink()

@@ -1,179 +1,239 @@
-"""Pictures: throughput and bytes by class, and the two lines of a sweep."""
+"""Paints figures: bars that lie in groups, one beneath the other, and curves.
 
-from collections.abc import Sequence
+A figure is as wide as a telephone's screen, so that a page can put as many beside each other as
+there is room for, and a projector shows its text large. No text is smaller than TEXT points.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.study.judge import LABELS
-from fastsync_lab.study.rows import CLASS_METRICS, Line, is_sweep, sweeps
-from fastsync_lab.study.show import Group, Studies, environments, grouped, label
+from fastsync_lab.paths import write_whole
+from fastsync_lab.study.figures import CLASS_LABELS, Bar, Figure, overview
+from fastsync_lab.study.rows import CLASS_METRICS
+from fastsync_lab.study.show import Studies
 from fastsync_lab.study.store import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
 
+TEXT = 9.0  # points
+WIDTH_IN, ROW_IN, GAP_ROWS, FRAME_IN, CURVES_IN = 4.1, 0.19, 0.9, 1.3, 3.5
+PNG_DPI = 160
+LOG_FROM = 8  # times the smallest; an axis of less has too few powers of ten
 COLORS = {
     "stock": "#8a8f98",
     "ideal": "#3a3f47",
     "truncate": "#1f77b4",
     "defer": "#2ca089",
     "off": "#c7cad0",
+    "mq-deadline": "#8a8f98",
+    "no writer": "#3a3f47",
+    "qasio": "#2ca089",
 }
+OTHER_COLOR = "#b9a7d6"
 CLASS_COLORS = dict(zip(CLASS_METRICS, ("#4c78a8", "#e45756", "#f2b134", "#9d9d9d"), strict=True))
-CLASS_LABELS = dict(
-    zip(CLASS_METRICS, ("file data", "journal", "other metadata", "unsorted"), strict=True)
-)
+CURVE_STYLES = ("o-", "s--", "^-.", "D:", "v-", "P--")
+INK, FAINT = "#22262b", "#c9ced6"
+SETTINGS: Any = {
+    "font.size": TEXT,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "svg.fonttype": "none",  # text that can be searched, in the reader's own font
+    "svg.hashsalt": "fastsync",  # the same figure makes the same file
+}
+NO_DATE = {"Date": None}
 
 
-def drawn(groups: Sequence[Group]) -> list[str]:
-    """The file systems that have bars."""
-    return [name for name in COLORS if all(name in group for group in groups)]
+# --- painting ------------------------------------------------------------------------------------
 
 
-def bars_speed(
-    axes: "Axes", names: Sequence[str], groups: Sequence[Group], labels: Sequence[str]
-) -> None:
-    """Operations a second over stock, a group of bars for each workload."""
-    systems = drawn(groups)
-    width = 0.8 / len(systems)
-    for index, (system, said) in enumerate(zip(systems, labels, strict=True)):
-        lines = [group[system] for group in groups]
-        places = [place - 0.4 + width * (index + 0.5) for place in range(len(groups))]
-        stock = [group["stock"].value("ops_per_s") for group in groups]
-        heights = [x.value("ops_per_s") / y for x, y in zip(lines, stock, strict=True)]
-        spreads = [x.stats["ops_per_s"].spread / y for x, y in zip(lines, stock, strict=True)]
-        errors = spreads if any(spreads) else None
-        axes.bar(places, heights, width * 0.92, yerr=errors, color=COLORS[system], label=said)
-        for place, height, line in zip(places, heights, lines, strict=True):
-            above(axes, place, height, f"{line.value('ops_per_s'):,.0f}")
-    axes.set_xticks(range(len(names)), names, fontsize=8)
-    axes.set_ylabel("throughput ÷ stock\n(on the bars: operations/s)")
-    axes.margins(x=0.01, y=0.22)
-    axes.legend(fontsize=8, ncols=len(systems), loc="upper left", frameon=False)
+def places_of(figure: Figure) -> list[tuple[float, str, list[tuple[float, Bar]]]]:
+    """Of each group the row of its title, the title, and its bars with their rows, downwards."""
+    row, found = 0.0, []
+    for title, bars in figure.groups.items():
+        head = row
+        row += bool(title)
+        found.append((head, title, [(row + number, bar) for number, bar in enumerate(bars)]))
+        row += len(bars) + GAP_ROWS / 2
+    return found
 
 
-def above(axes: "Axes", place: float, height: float, text: str) -> None:
-    """Write a text on a bar."""
-    axes.annotate(
-        text,
-        (place, height),
-        ha="center",
-        va="bottom",
-        fontsize=6,
-        rotation=90,
-        xytext=(0, 2),
-        textcoords="offset points",
-    )
+def rows_of(figure: Figure) -> float:
+    """How many rows a figure of bars has."""
+    groups = places_of(figure)
+    return groups[-1][2][-1][0] + 1 if groups else 0.0
 
 
-def bars_bytes(axes: "Axes", names: Sequence[str], groups: Sequence[Group]) -> None:
-    """KiB written for each operation by class, stacked, in the order of bars_speed()."""
-    systems = drawn(groups)
-    width = 0.8 / len(systems)
-    every = [group[system] for group in groups for system in systems]
-    classes = [name for name in CLASS_METRICS if any(kib(line, name) for line in every)]
-    for index, system in enumerate(systems):
-        places = [place - 0.4 + width * (index + 0.5) for place in range(len(groups))]
-        bottom = [0.0] * len(groups)
-        for name in classes:
-            heights = [kib(group[system], name) for group in groups]
-            axes.bar(
-                places,
-                heights,
-                width * 0.92,
-                bottom=bottom,
-                color=CLASS_COLORS[name],
-                label=CLASS_LABELS[name] if index == 0 else None,
+def colour(bar: Bar) -> str:
+    """Of whose bar it is."""
+    return COLORS.get(bar.name, OTHER_COLOR)
+
+
+def paint_bars(axes: "Axes", figure: Figure) -> None:
+    """Groups of bars, each with its words behind its end."""
+    seen: set[str] = set()
+    longest = max(bar.end for bars in figure.groups.values() for bar in bars)
+    for head, title, rows in places_of(figure):
+        if title:
+            axes.annotate(
+                title,
+                (0, head),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                weight="bold",
+                xytext=(3, 0),
+                textcoords="offset points",
             )
-            bottom = [low + high for low, high in zip(bottom, heights, strict=True)]
-        for place, top in zip(places, bottom, strict=True):
-            above(axes, place, top, LABELS.get(system, system))
-    axes.margins(x=0.01)
-    axes.set_xticks(range(len(names)), names, fontsize=8)
-    axes.set_ylabel("KiB written per operation")
-    axes.set_ylim(0, 1.3 * max(line.value("kib") for line in every))
-    axes.legend(fontsize=8, ncols=len(classes), loc="upper left", frameon=False)
-
-
-def kib(line: Line, metric: str) -> float:
-    """What was written to a class, 0 where the class was not there yet."""
-    return line.value(metric) if metric in line.stats else 0.0
-
-
-def lines_sweep(speed: "Axes", volume: "Axes", lines: Sequence[Line]) -> None:
-    """Throughput and volume by interval, a line for each mode; stock and Ideal as levels."""
-    panels = ((speed, "ops_per_s", "operations/s"), (volume, "kib", "KiB written per operation"))
-    for axes, metric, text in panels:
-        for (_, system), series in sweeps(lines).items():
-            axes.plot(
-                [line.place.interval_ms or 0 for line in series],
-                [line.value(metric) for line in series],
-                linestyle="-" if system == "truncate" else "--",
-                color=COLORS[system],
-                marker="o",
-                markersize=3,
-                label=system,
+        for row, bar in rows:
+            left = bar.start
+            for name, length in bar.parts.items():
+                axes.barh(
+                    row,
+                    length,
+                    0.8,
+                    left=left,
+                    color=CLASS_COLORS.get(name) or colour(bar),
+                    label=CLASS_LABELS[name] if name and name not in seen else None,
+                    zorder=2,
+                )
+                seen.add(name)
+                left += length
+            if bar.start:
+                axes.plot(bar.start, row, "o", color=colour(bar), markersize=5, zorder=3)
+            if bar.spread:
+                axes.errorbar(left, row, xerr=bar.spread, color=INK, capsize=2, zorder=3)
+            axes.annotate(
+                bar.text,
+                (left + bar.spread, row),
+                va="center",
+                xytext=(4, 0),
+                textcoords="offset points",
+                zorder=4,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )
-        for line in lines:
-            if line.place.interval_ms is None:
-                name = LABELS.get(line.place.system, line.place.system)
-                color = COLORS[line.place.system]
-                axes.axhline(line.value(metric), color=color, linestyle=":", label=name)
-        ticks = sorted({line.place.interval_ms for line in lines if line.place.interval_ms})
+    named = [(row, bar.label) for _, _, rows in places_of(figure) for row, bar in rows]
+    axes.set_yticks([row for row, _ in named], [word for _, word in named])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(rows_of(figure) - 0.4, -0.7)
+    scale_bars(axes, figure, longest)
+
+
+def scale_bars(axes: "Axes", figure: Figure, longest: float) -> None:
+    """An axis with room for the words behind the longest bar, and no tick there."""
+    starts = [bar.start for bars in figure.groups.values() for bar in bars if bar.start]
+    log = figure.log and longest > LOG_FROM * min(starts, default=longest)
+    if log:
         axes.set_xscale("log")
-        axes.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
-        axes.set_xticks([], minor=True)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("mtime interval, ms")
-        axes.set_ylabel(text)
-        axes.legend(fontsize=7, frameon=False)
+        axes.set_xlim(min(starts) / 1.5, longest * (longest / min(starts)) ** 0.9)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda _value, _place: "")
+    else:
+        axes.set_xlim(0, longest * 1.5)
+    low, high = axes.get_xlim()
+    last = longest * (2 if log else 1.05)
+    ticks = [tick for tick in axes.get_xticks() if low <= tick <= last]
+    axes.set_xticks(ticks)
+    axes.set_xticks([], minor=True)
+    axes.set_xlim(low, high)
 
 
-def can_be_drawn(result: Result) -> bool:
-    """Whether there is a picture of it: file systems that are compared with stock."""
-    systems = {line.place.system for line in result.lines if "ops_per_s" in line.stats}
-    return {"stock", "ideal"} <= systems
+def paint_curves(axes: "Axes", figure: Figure) -> None:
+    """Curves over the interval."""
+    for curve, style in zip(figure.curves, CURVE_STYLES, strict=False):
+        x, y = zip(*curve.points, strict=True)
+        axes.plot(x, y, style, markersize=4, linewidth=1.3, label=curve.name)
+    ticks = sorted({x for curve in figure.curves for x, _ in curve.points})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False, rotation=60)
+    axes.set_xticks([], minor=True)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("mtime interval, ms")
 
 
-def draw(results: Sequence[Result], studies: Studies, png: Path) -> None:
-    """Draw throughput and bytes by class, and a sweep's two lines, into one PNG.
+def paint_reference(axes: "Axes", figure: Figure) -> None:
+    """The line that all are compared with."""
+    if figure.reference is None:
+        return
+    value, word = figure.reference
+    paint = axes.axhline if figure.curves else axes.axvline
+    paint(value, color=INK, linewidth=1, linestyle=(0, (3, 2)), zorder=3)
+    if not figure.curves:
+        axes.annotate(
+            word,
+            (value, 1),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            va="bottom",
+            xytext=(0, 1),
+            textcoords="offset points",
+        )
 
-    A row of the picture is one study on one device. Raises FastsyncError without results.
-    """
+
+@contextmanager
+def painted(figure: Figure) -> Iterator["Picture"]:
+    """A figure as matplotlib has it."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    shown = [result for result in results if can_be_drawn(result)]
-    if not shown:
-        raise FastsyncError("there are no results to plot; run a study of file systems first")
-    figure, axes = pyplot.subplots(
-        len(shown), 2, figsize=(17, 4.6 * len(shown)), squeeze=False, layout="constrained"
-    )
-    for panels, result in zip(axes, shown, strict=True):
-        draw_result(panels, result, studies)
-    figure.supxlabel("\n".join(environments(shown)), fontsize=7, color="#555555")
+    height = CURVES_IN if figure.curves else FRAME_IN + ROW_IN * rows_of(figure)
+    with matplotlib.rc_context(SETTINGS):
+        picture, axes = pyplot.subplots(figsize=(WIDTH_IN, height), layout="constrained")
+        (paint_curves if figure.curves else paint_bars)(axes, figure)
+        paint_reference(axes, figure)
+        title = f"{figure.title}\n{figure.kernel}"
+        picture.suptitle(title, x=0.02, ha="left", weight="bold", size=TEXT + 1)
+        if figure.curves:
+            axes.set_title(figure.axis, loc="left", size=TEXT, weight="normal")
+        else:
+            axes.set_xlabel(figure.axis)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines["left"].set_visible(bool(figure.curves))
+        axes.spines[["bottom"]].set_color(FAINT)
+        axes.grid(axis="y" if figure.curves else "x", color=FAINT, linewidth=0.5, zorder=0)
+        axes.set_axisbelow(True)
+        if figure.curves or figure.classes:
+            picture.legend(
+                loc="outside lower center",
+                ncols=3,
+                frameon=False,
+                columnspacing=1,
+                handlelength=1.5,
+            )
+        try:
+            yield picture
+        finally:
+            pyplot.close(picture)
+
+
+def svg_of(figure: Figure) -> str:
+    """A figure as SVG, for a page."""
+    text = io.StringIO()
+    with painted(figure) as picture:
+        picture.savefig(text, format="svg", metadata=NO_DATE)
+    return text.getvalue()
+
+
+def write_png(figure: Figure, png: Path) -> None:
+    """A figure as PNG, for a projector; the file is never there in part."""
+    data = io.BytesIO()
+    with painted(figure) as picture:
+        picture.savefig(data, format="png", dpi=PNG_DPI, metadata={"Software": None})
     png.parent.mkdir(parents=True, exist_ok=True)
-    half = png.with_name(f"{png.stem}.new.png")
-    figure.savefig(half, dpi=110)
-    half.replace(png)
-    pyplot.close(figure)
+    write_whole(png, data.getvalue())
 
 
-def draw_result(panels: Any, result: Result, studies: Studies) -> None:
-    """Draw one study on one device into a row of two panels."""
-    study, lines = studies[result.study], result.lines
-    if is_sweep(lines):
-        lines_sweep(panels[0], panels[1], lines)
-    else:
-        groups = grouped(study, lines)
-        names = [name.replace(" ", "\n") for _, name in groups]
-        found = list(groups.values())
-        labels = [label(study, found[0][system].place) for system in drawn(found)]
-        bars_speed(panels[0], names, found, labels)
-        bars_bytes(panels[1], names, found)
-    for panel in panels:
-        panel.set_title(f"{result.title} — {result.device}", fontsize=10)
-        panel.spines[["top", "right"]].set_visible(False)
+def draw(results: list[Result], studies: Studies, png: Path) -> None:
+    """Draw what these results show, in one figure. Raises FastsyncError when that is nothing."""
+    lines = [line for result in results for line in result.lines]
+    figure = overview(studies, lines)
+    if figure is None:
+        raise FastsyncError("there is nothing to draw: no speed that fdatasync's is known of")
+    write_png(figure, png)

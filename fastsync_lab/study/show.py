@@ -1,12 +1,12 @@
-"""Tables of figures: on the terminal, and as Markdown for the documents."""
+"""Tables of figures, and how the terminal shows them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.options import DEFAULT_INTERVAL_MS
 from fastsync_lab.study.contract import Study, Table, required_of
+from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.judge import LABELS, Verdict, judge
 from fastsync_lab.study.rows import METRICS, Line, Place, Stat, sweeps
 from fastsync_lab.study.store import Result
@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 Studies = Mapping[str, Study[Any]]
 WIDTH = 124  # of the terminal, at least
 EMPTY = "-"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of texts; its first `texts` columns are words, the others are numbers."""
-
-    head: Sequence[str]
-    lines: Sequence[Sequence[str]]
-    texts: int
-
-
-def markdown(head: Sequence[str], lines: Iterable[Sequence[str]], *, texts: int) -> str:
-    """A table in Markdown."""
-    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines])
 
 
 # --- names -------------------------------------------------------------------------------------
@@ -95,12 +80,17 @@ def in_groups(lines: Iterable[Line]) -> list[Line]:
     return [line for group in groups.values() for line in group]
 
 
+def table_lines(table: Table, lines: Iterable[Line]) -> list[Line]:
+    """The lines that a table has: those with any of its metrics."""
+    return in_groups(x for x in lines if any(metric in x.stats for metric in table.metrics))
+
+
 def table_grid(study: Study[Any], table: Table, lines: Sequence[Line]) -> Grid | None:
-    """A line for each line that has any of the table's metrics; None where there is none.
+    """A line for each of table_lines(); None where there is none.
 
     A metric that is 0 everywhere is left out.
     """
-    mine = in_groups(x for x in lines if any(metric in x.stats for metric in table.metrics))
+    mine = table_lines(table, lines)
     if not mine:
         return None
     first, *rest = table.metrics

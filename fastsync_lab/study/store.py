@@ -7,7 +7,7 @@ into it.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,33 @@ PARTIAL = ".partial.json"
 DIGITS = 6  # behind the point; a nanosecond of a second, a byte of a MiB
 
 
+# A cell in a result: workload, file system, interval, scheduler.
+CellKey = tuple[str, str, int | None, str]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a cell was made: bash and mount options, empty where the result does not say."""
+
+    mkfs: str = ""
+    options: str = ""
+    queue: str = ""
+    prepare: str = ""
+    command: str = ""
+
+    @property
+    def text(self) -> str:
+        """The same as a person would type it."""
+        parts = (
+            self.mkfs and f"{self.mkfs} $FASTSYNC_DEV",
+            self.options and f"mount -o {self.options} $FASTSYNC_DEV /mnt; cd /mnt",
+            self.queue,
+            self.prepare,
+            self.command,
+        )
+        return "\n".join(part for part in parts if part and part != ":")
+
+
 @dataclass(frozen=True)
 class Result:
     """A whole run of a study on one kernel and device, and what its figures depend on."""
@@ -32,6 +59,12 @@ class Result:
     device: str
     environment: Mapping[str, Any]
     rows: tuple[Row, ...]
+    date: str = ""
+    recipes: Mapping[CellKey, Recipe] = field(default_factory=dict)
+
+    def recipe(self, place: Place) -> Recipe:
+        """How the cell of a place was made."""
+        return self.recipes.get(cell_key(place), Recipe())
 
     @property
     def series(self) -> str:
@@ -113,7 +146,28 @@ def parse_result(data: Mapping[str, Any]) -> Result:
         device=data["device"],
         environment=data["environment"],
         rows=tuple(rows_in(data, kernel)),
+        date=data.get("date", "")[:10],
+        recipes=dict(recipes_in(data)),
     )
+
+
+def cell_key(place: Place) -> CellKey:
+    """The cell that a place belongs to."""
+    return place.workload, place.system, place.interval_ms, place.scheduler
+
+
+def recipes_in(data: Mapping[str, Any]) -> Iterator[tuple[CellKey, Recipe]]:
+    """How the cells of a result were made."""
+    for cell in data["cells"]:
+        made = cell.get("filesystem", {})
+        recipe = Recipe(
+            mkfs=made.get("mkfs", ""),
+            options=made.get("options", ""),
+            queue=cell.get("queue", ""),
+            prepare=cell.get("prepare", ""),
+            command=cell.get("command", ""),
+        )
+        yield (cell["workload"], cell["system"], cell["interval_ms"], cell["scheduler"]), recipe
 
 
 def rows_in(data: Mapping[str, Any], kernel: str) -> Iterator[Row]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastsync_lab.crash.case import CONTROL, MODES
-from fastsync_lab.documents import replace_block
-from fastsync_lab.keeper import DOCUMENT
+from fastsync_lab.documents import write_block
+from fastsync_lab.keeper import DOCUMENT, tables_of
 from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.study.grid import Grid, Part, in_markdown
 from fastsync_lab.xfstests.results import (
     BETTER,
     DIED,
@@ -96,30 +97,25 @@ def history(runs: Mapping[str, Runs], mode: str, test: str) -> str:
 # --- the document ------------------------------------------------------------------------------
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """The document's block on a kernel: the counts, the differences, the tests asked for."""
+def parts(result: Mapping[str, Any]) -> list[Part]:
+    """What documents show of a kernel: the counts, the differences, the tests asked for."""
     runs = {mode: runs_of(data) for mode, data in result["modes"].items()}
     tests = sorted({test for of_mode in runs.values() for test in of_mode})
     seconds = sum(one.seconds for of in runs.values() for all_of in of.values() for one in all_of)
     modules = ", ".join(
         sorted({data["key"]["modules_sha256"] for data in result["modes"].values()})
     )
-    lines = [
+    found = [
+        f"- {mode}, {test}: {what} ({history(runs, mode, test)})"
+        for mode, test, what in differences(runs, tests)
+    ]
+    return [
         f"Kernel {result['kernel_release']}, modules {modules}, xfstests {result['tree_commit']}, "
         f"{seconds:,} s of the guests' clocks.",
-        "",
-        f"| mode | {' | '.join(COLUMNS)} |",
-        "| --- |" + " ---: |" * len(COLUMNS),
-        *(f"| {' | '.join(row)} |" for row in table_rows(runs, tests)),
-        "",
+        Grid(["mode", *COLUMNS], table_rows(runs, tests), texts=1),
+        "\n".join(found) or "No test has another verdict than on stock.",
+        asked_for(runs),
     ]
-    found = differences(runs, tests)
-    lines += [
-        f"- {mode}, {test}: {what} ({history(runs, mode, test)})" for mode, test, what in found
-    ]
-    if not found:
-        lines.append("No test has another verdict than on stock.")
-    return "\n".join([*lines, "", *asked_for(runs)])
 
 
 def verdict_on(runs: Mapping[str, Runs], mode: str, test: str) -> str:
@@ -129,15 +125,16 @@ def verdict_on(runs: Mapping[str, Runs], mode: str, test: str) -> str:
     return NOT_RUN if (own, on_stock) == (OPEN, NOT_RUN) else own
 
 
-def asked_for(runs: Mapping[str, Runs]) -> list[str]:
+def asked_for(runs: Mapping[str, Runs]) -> Grid:
     """A table of the tests in ASKED_FOR, a column a mode."""
     modes = [mode for mode in (CONTROL, *MODES) if mode in runs]
     rows = [(test, *(verdict_of(runs[mode].get(test, [])) for mode in modes)) for test in ASKED_FOR]
-    return [
-        f"| test | {' | '.join(modes)} |",
-        "| --- |" + " --- |" * len(modes),
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
+    return Grid(["test", *modes], rows, texts=1 + len(modes))
+
+
+def load() -> list[dict[str, Any]]:
+    """What the last runs left, one for each kernel series."""
+    return [json.loads(path.read_text()) for path in sorted(results_dir().glob("xfstests-*.json"))]
 
 
 def write_xfstests() -> None:
@@ -145,9 +142,6 @@ def write_xfstests() -> None:
 
     Raises FastsyncError when the document lacks the marks.
     """
-    paths = sorted(results_dir().glob("xfstests-*.json"))
-    results = [json.loads(path.read_text()) for path in paths]
-    if results:
-        document = repo_root() / DOCUMENT
-        block = "\n\n".join(markdown(result) for result in results)
-        document.write_text(replace_block(document.read_text(), "xfstests", block))
+    if results := load():
+        block = in_markdown(tables_of(results, parts))
+        write_block(repo_root() / DOCUMENT, "xfstests", block)

@@ -22,6 +22,7 @@ from fastsync_lab.documents import replace_block
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree
+from fastsync_lab.study.grid import in_markdown
 
 CASE = Case("overwrite", "defer", "ordered")
 FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "build/x.img")
@@ -237,7 +238,7 @@ def test_other_judges_begin_anew(builds: Builds, monkeypatch: pytest.MonkeyPatch
 def test_markdown_adds_up(builds: Builds) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
-    text = summary.markdown(summary.result_of(request, outcomes, builds))
+    text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
     assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
     assert "modes defer, off" in text and "fast_commit" not in text
     assert "| ordered | 1 | 80 | 60 | 400 | 120 | 1 | 25 |" in text
@@ -247,7 +248,7 @@ def test_what_stock_makes_of_fast_commits_stands_beside_ours(builds: Builds) -> 
     modes = ("defer", "stock", "off")
     outcomes = [outcome(Case("mmap", mode, "fast_commit")) for mode in modes]
     request = Request(tuple(one.case for one in outcomes))
-    text = summary.markdown(summary.result_of(request, outcomes, builds))
+    text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
     assert "| mmap | 40 | 30 | 200 | 60 | 0 | 12 |" in text
     assert all(f"| {mode} | 260 | 0 | 0 | 2 | 3 |" in text for mode in modes)
 

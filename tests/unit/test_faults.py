@@ -37,6 +37,7 @@ from fastsync_lab.faults.layout import (
 from fastsync_lab.faults.workloads import FIRST_MARK, make_script, workload_names
 from fastsync_lab.image import RootImage
 from fastsync_lab.kernels import KernelTree
+from fastsync_lab.study.grid import in_markdown
 
 LAYOUT = Layout(frozenset(range(75, 1099)), 75, frozenset({1, 3, 4, 5}))
 RECORD_FUA = Sent("WFSM", 688, 8, 9)
@@ -195,8 +196,8 @@ def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
 def test_tables_add_up(builds: Builds) -> None:
     results = [STOCK, result("off", *STOCK.faults), result("defer", Fault(1, RECORD, 2, FINE))]
     kept = summary.result_of([one.case for one in results], results, builds)
-    text = summary.markdown(kept)
+    text = in_markdown(summary.parts(kept))
     assert "| off | 15 | 2 | 2 | 0 | 0 | 0 |" in text
     assert "| defer | 10 | 1 | 0 | 0 | 0 | 1 |" in text
     assert "| journal block | 1 | 1 | 0 | 0 |" in text
-    assert "of 3 failing requests, 1 led" in summary.sentence(kept)
+    assert "3 requests were failed; 1 did not behave as on stock" in summary.sentence(kept)

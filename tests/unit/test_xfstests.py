@@ -10,6 +10,7 @@ import pytest
 from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.errors import FastsyncError, TimeLimitError, UsageError
 from fastsync_lab.shell import run as shell_run
+from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests import summary
 from fastsync_lab.xfstests.command import request
@@ -434,6 +435,6 @@ def test_document_has_the_tests_that_were_left_open() -> None:
     data = {mode: {"key": {"modules_sha256": "aa"}, "tests": runs_json(of)}
             for mode, of in RUNS.items()}  # fmt: skip
     about = {"kernel_release": "6.12", "tree_commit": "1234", "modes": data}
-    text = summary.markdown(about)
+    text = in_markdown(summary.parts(about))
     assert "- defer, a: passes on stock only (stock pass, pass; defer fail, fail)" in text
     assert "| generic/455 | not known yet | not known yet |" in text

@@ -1,0 +1,206 @@
+"""What the report has of studies: a section each, and what was measured at its beginning."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastsync_lab.device import load_profile
+from fastsync_lab.study.contract import FileSystem, Study
+from fastsync_lab.study.figures import DEVICES, figures_of
+from fastsync_lab.study.gains import SERIES, gain_parts, pictures
+from fastsync_lab.study.grid import Grid
+from fastsync_lab.study.html import element, figures_html, folded, inline, parts_of, table
+from fastsync_lab.study.pages import (
+    by_series,
+    count,
+    describe_builds,
+    in_order,
+    lines_in,
+    study_parts,
+)
+from fastsync_lab.study.rows import Line
+from fastsync_lab.study.show import (
+    Studies,
+    environments,
+    reached,
+    table_grid,
+    table_lines,
+    verdicts,
+)
+from fastsync_lab.study.store import Result
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report: its id, its name, its HTML."""
+
+    name: str
+    title: str
+    body: str
+
+    @property
+    def html(self) -> str:
+        """All of it."""
+        heading = element("h2", inline(self.title))
+        return element("section", heading + "\n" + self.body, id=self.name)
+
+
+def command_of(study: str, series: str, device: str = "") -> str:
+    """How a study is measured."""
+    on_device = f" --device {device}" if device else ""
+    return f"./fastsync run --full {study} --kernel {series}{on_device}"
+
+
+def absent(text: str) -> str:
+    """What is not there, said plainly."""
+    return element("p", inline(text), class_="none")
+
+
+# --- a study -------------------------------------------------------------------------------------
+
+
+def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]:
+    """What a full run has and these results do not: devices, file systems or schedulers."""
+    lines = lines_in(results)
+    axes = study.full
+    there = {
+        "device": {line.place.device for line in lines},
+        "file system": {line.place.system for line in lines},
+        "scheduler": {line.place.scheduler for line in lines},
+        "workload": {line.place.workload for line in lines},
+    }
+    wanted = {
+        "device": axes.devices,
+        "file system": tuple(dict.fromkeys(one.name for one in axes.systems)),
+        "scheduler": tuple(one.name for one in axes.schedulers),
+        "workload": tuple(one.name for one in axes.workloads),
+    }
+    missing = {
+        axis: [name for name in names if name not in there[axis]] for axis, names in wanted.items()
+    }
+    return [
+        f"Linux {series}, not measured yet: {axis} {', '.join(names)}."
+        for axis, names in missing.items()
+        if names
+    ]
+
+
+def recipe_of(line: Line, results: Iterable[Result]) -> str:
+    """How a row is measured again: the command, and what it runs in the guest."""
+    place = line.place
+    texts = [one.recipe(place).text for one in results if one.device == place.device]
+    command = command_of(place.study, place.series, place.device)
+    said = f"{command}\n\n# in the guest:\n{texts[0]}" if texts and texts[0] else command
+    return folded("how", element("pre", inline(said)))
+
+
+def all_figures(study: Study[Any], results: Sequence[Result]) -> str:
+    """Every figure, with the runs behind it, and how it is measured again."""
+    lines, found = lines_in(results), []
+    for one in study.tables:
+        grid = table_grid(study, one, lines)
+        if grid is None:
+            continue
+        mine = table_lines(one, lines)
+        shown = [[*row, str(line.runs)] for row, line in zip(grid.lines, mine, strict=True)]
+        full = Grid([*grid.head, "runs"], shown, texts=grid.texts)
+        how = [recipe_of(line, results) for line in mine]
+        found.append(folded(f"All {len(mine)} rows", table(full, how, "repeat")))
+    return "\n".join(found)
+
+
+def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) -> str:
+    """A study on one kernel."""
+    lines = lines_in(results)
+    first = results[0]
+    judged = verdicts(studies, lines)
+    parts = [
+        element("h3", f"Linux {first.kernel} ({count(lines)})"),
+        figures_html(figures_of(study, lines)),
+        folded("Tables", parts_of(study_parts(study, results))),
+        all_figures(study, results),
+    ]
+    if judged:
+        short = [f"- {one}" for one in judged if not one.passed]
+        said = parts_of(["\n".join(short)]) if short else ""
+        title = f"{reached(judged)} are reached"
+        parts.append(
+            folded(f"{title}; those that fall short", said) if said else f"<p>{title}.</p>"
+        )
+    dates = sorted({one.date for one in results if one.date})
+    parts.append(
+        parts_of(
+            [
+                " ".join((*environments(results), describe_builds(results), *dates[-1:])),
+                f"To repeat it: `{command_of(study.name, first.series)}`",
+            ]
+        )
+    )
+    parts += [absent(text) for text in gaps(study, first.series, results)]
+    return "\n".join(parts)
+
+
+def section_of(study: Study[Any], results: Sequence[Result], studies: Studies) -> Section:
+    """A study on all kernels, the newest first."""
+    series = by_series(results)
+    parts = [element("p", inline(f"{study.says}."))]
+    parts += [on_kernel(study, found, studies) for found in reversed(series.values())]
+    parts += [
+        absent(f"Linux {name}: not measured yet. `{command_of(study.name, name)}`")
+        for name in SERIES
+        if name not in series
+    ]
+    return Section(study.name, study.name, "\n".join(parts))
+
+
+# --- what was measured ---------------------------------------------------------------------------
+
+
+def devices_grid() -> Grid:
+    """The modelled devices: what a request costs on each."""
+    head = ["device", "what it stands for", "write, us", "random, us", "flush, us", "FUA, us",
+            "MiB/s", "depth"]  # fmt: skip
+    lines = []
+    for one in map(load_profile, DEVICES):
+        times = (
+            *(one.write_ns, one.write_ns + one.random_write_ns),
+            *(one.flush_ns if one.volatile_cache else 0, one.fua_ns),
+        )
+        figures = [f"{ns / 1000:,.0f}" for ns in times]
+        speed = f"{one.write_mib_s:,}" if one.write_mib_s else "no limit"
+        lines.append([one.name, one.description, *figures, speed, str(one.queue_depth)])
+    return Grid(head, lines, texts=2)
+
+
+def systems_grid(studies: Studies) -> Grid:
+    """The file systems, and how each is mounted."""
+    there: dict[str, FileSystem] = {}
+    for study in studies.values():
+        for system in study.full.systems:
+            if system.kind:
+                there.setdefault(system.name, system)
+    lines = [[one.name, one.says, one.options, one.sync_call] for one in there.values()]
+    return Grid(["file system", "what it is", "mounted with", "call"], lines, texts=4)
+
+
+def measured(results: Sequence[Result], studies: Studies) -> Section:
+    """What a user gains, and what was measured on what."""
+    body = [
+        figures_html(pictures(results, studies)),
+        parts_of(gain_parts(results, studies)),
+        element("h3", "The modelled devices"),
+        table(devices_grid()),
+        element("h3", "The file systems"),
+        table(systems_grid(studies)),
+    ]
+    return Section("gain", "What a user gains", "\n".join(body))
+
+
+def sections(results: Sequence[Result], studies: Studies) -> list[Section]:
+    """The section of what was measured, and one for each study."""
+    ordered = in_order(results, studies)
+    found = [measured(ordered, studies)]
+    for name, study in studies.items():
+        mine = [one for one in ordered if one.study == name]
+        found.append(section_of(study, mine, studies))
+    return found

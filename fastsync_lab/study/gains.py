@@ -1,0 +1,83 @@
+"""What a user gains, device by device: the README's picture and its table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastsync_lab.device import load_profile
+from fastsync_lab.study.contract import Study
+from fastsync_lab.study.figures import DEVICES, Figure, figures_of
+from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.rows import METRICS, Line
+from fastsync_lab.study.show import environments, ratio
+from fastsync_lab.study.store import Result
+
+SERIES = ("6.12", "7.2")  # the kernels that the README has
+MODE, BASE = "defer", "stock"
+METRIC = "ops_per_s"
+# What the table has of each device: study, workload and subject, and what it is.
+SHOWN = (
+    ("overwrite", ("random", ""), "4 KiB write + fsync"),
+    ("sqlite", ("PERSIST", "update"), "SQLite update"),
+)
+NOT_YET = "not measured yet"
+NOT_ASKED = "–"  # the study does not take the device
+Studies = Mapping[str, Study[Any]]
+
+
+def gain(stock: Line | None, ours: Line | None) -> str:
+    """Operations a second before and after, and how many times that is."""
+    found = ratio(ours, stock, METRIC)
+    if found is None or stock is None or ours is None:
+        return NOT_YET
+    before, after = (line.stats[METRIC].text(METRICS[METRIC].factor) for line in (stock, ours))
+    return f"{before} → {after} (**{found.text()}×**)"
+
+
+def gains(results: Sequence[Result], studies: Studies) -> Grid:
+    """A row for each device."""
+    there = {
+        (x.place.series, x.place.study, x.place.workload, x.place.subject, x.place.device,
+         x.place.system): x
+        for result in results for x in result.lines
+    }  # fmt: skip
+    head = ["device", *(f"{what}, Linux {series}" for _, _, what in SHOWN for series in SERIES)]
+    lines = []
+    for device in DEVICES:
+        cells = []
+        for study, name, _ in SHOWN:
+            for series in SERIES:
+                pair = [there.get((series, study, *name, device, x)) for x in (BASE, MODE)]
+                asked = device in studies[study].full.devices
+                cells.append(gain(pair[0], pair[1]) if any(pair) or asked else NOT_ASKED)
+        about = load_profile(device).description.split(":")[0]
+        lines.append([f"`{device}`: {about}", *cells])
+    return Grid(head, lines, texts=1)
+
+
+def pictures(results: Sequence[Result], studies: Studies) -> list[Figure]:
+    """Speed over that of fdatasync(), on each of these kernels that was measured."""
+    (study, (workload, _), what), found = SHOWN[0], list[Figure]()
+    for series in SERIES:
+        lines = [
+            line
+            for one in results
+            if (one.study, one.series) == (study, series)
+            for line in one.lines
+            if line.place.workload == workload
+        ]
+        speed = [one for one in figures_of(studies[study], lines) if one.kind == "speed"]
+        found += [replace(one, title=what) for one in speed]
+    return found
+
+
+def gain_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
+    """What the README says beside its picture."""
+    mine = [one for one in results if one.study in {study for study, _, _ in SHOWN}]
+    shown = [one for one in mine if one.series in SERIES]
+    return [
+        f"Operations a second, stock ext4 → fastsync (`mtime_mode={MODE}`), and how many times "
+        "that is:",
+        gains(results, studies),
+        "\n".join(f"- {text}" for text in environments(shown)) or f"All of it: {NOT_YET}.",
+    ]
