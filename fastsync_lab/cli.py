@@ -14,12 +14,21 @@ from fastsync_lab.build import (
     build_own_module,
     own_modules,
 )
-from fastsync_lab.cli_options import KernelOption, StockOption, check_kernel, shown
+from fastsync_lab.cli_options import (
+    EXIT_CODES,
+    KernelOption,
+    StockOption,
+    check_kernel,
+    shown,
+    starting,
+    told,
+)
 from fastsync_lab.cli_series import series
 from fastsync_lab.cli_study import list_all, run
-from fastsync_lab.cli_vm import vm
+from fastsync_lab.cli_vm import SHELL_STATUS, VM_STATUS, shell, vm
 from fastsync_lab.cli_xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes
 from fastsync_lab.crash.workloads import workload_names
@@ -35,14 +44,17 @@ from fastsync_lab.progress import Report, progress
 from fastsync_lab.report import write_report
 from fastsync_lab.studies import studies
 
-EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
-
 app = typer.Typer(
     name="fastsync",
     help="fsync() on ext4 at the price of fdatasync(): build the modules, boot them, measure them.",
-    epilog=EXIT_CODES + " `vm` ends with the status of the command that it ran.",
+    epilog=told(
+        "vm --device sata-ssd -- fio --version",
+        "shell --device sata-ssd",
+        "run overwrite sqlite",
+        "list",
+        status=f"{EXIT_CODES} `vm` and `shell` end with the status of what they ran.",
+    ),
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,7 +79,7 @@ def options(
     """Take the options that belong to no command."""
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=told("build", "build --kernel 7.2 --stock", "build --refresh"))
 def build(
     kernel: KernelOption = "6.12",
     stock: StockOption = False,
@@ -108,36 +120,67 @@ def products(tree: KernelTree, stock: bool, report: Report) -> list[Path]:
     return [modules.jbd2, modules.ext4, *own]
 
 
-app.command(epilog=EXIT_CODES)(series)
+app.command(epilog=told("series", "series --kernel 7.2 --signoff --output /tmp/patches"))(series)
 
 
 app.command(
-    epilog="Exit status: that of COMMAND; 1 when the guest fails, 2 for bad usage.",
+    epilog=told(
+        "vm -- uname -a",
+        "vm --device ufs -- sh -c 'mkfs.ext4 -q $FASTSYNC_DEV && mount $FASTSYNC_DEV /mnt'",
+        "vm --share ~/suite --share /tmp/results:rw -- sh -c 'cd ~/suite && ./check'",
+        "vm --real-time --processors 2 -- nproc",
+        status=VM_STATUS,
+    ),
     context_settings={"allow_interspersed_args": False},
 )(vm)
+app.command(
+    epilog=told(
+        "shell", "shell --device sata-ssd --kernel 7.2", "shell --stock", status=SHELL_STATUS
+    )
+)(shell)
 
 
-app.command(epilog=EXIT_CODES)(run)
-app.command("list", epilog=EXIT_CODES)(list_all)
+app.command(
+    epilog=told(
+        "run overwrite",
+        "run overwrite sqlite --device ufs --plot /tmp/ufs.png",
+        "run --full files --kernel 7.2 --json /tmp/rows.json",
+    )
+)(run)
+app.command("list", epilog=told("list"))(list_all)
 
 
 @app.command(
-    epilog="Exit status: 0 nothing lost that stock keeps, 1 something was, or failure, 2 bad usage."
+    epilog=told(
+        "crash overwrite --mode defer",
+        "crash random --mode stock --mode defer --journal 1k-blocks --seed 7",
+        "crash all --states 400",
+        status="Exit status: 0 nothing lost that stock keeps, 1 something was, or failure, "
+        "2 bad usage.",
+    )
 )
 def crash(
-    workload: Annotated[str, typer.Argument(help=f"all, or one of {', '.join(workload_names())}.")],
+    workload: Annotated[
+        str,
+        typer.Argument(
+            help=f"all, or one of {', '.join(workload_names())}.",
+            autocompletion=starting(["all", *workload_names()]),
+        ),
+    ],
     mode: Annotated[
         list[str] | None,
         typer.Option(
             help="off, truncate, defer, or stock (the kernel's own modules); may be repeated "
-            "(default: defer; with `all`: those of the table)."
+            "(default: defer; with `all`: those of the table).",
+            autocompletion=starting([*MODES, CONTROL]),
         ),
     ] = None,
     journal: Annotated[
         list[str] | None,
         typer.Option(
             help=f"A kind of file system: {', '.join(KINDS)}; may be repeated (default: ordered; "
-            "with `all`: each, with the workloads of the table)."
+            "with `all`: each, with the workloads of the table).",
+            autocompletion=starting(KINDS),
         ),
     ] = None,
     states: Annotated[
@@ -200,15 +243,26 @@ def crash(
 
 
 @app.command(
-    epilog="Exit status: 0 as on stock, 1 something was different, or failure, 2 bad usage."
+    epilog=told(
+        "faults",
+        "faults overwrite --mode defer",
+        status="Exit status: 0 as on stock, 1 something was different, or failure, 2 bad usage.",
+    )
 )
 def faults(
     workload: Annotated[
-        str, typer.Argument(help=f"all, or one of {', '.join(faulty_workload_names())}.")
+        str,
+        typer.Argument(
+            help=f"all, or one of {', '.join(faulty_workload_names())}.",
+            autocompletion=starting([faults_command.ALL, *faulty_workload_names()]),
+        ),
     ] = faults_command.ALL,
     mode: Annotated[
         list[str] | None,
-        typer.Option(help="off, truncate or defer; may be repeated (default: each)."),
+        typer.Option(
+            help="off, truncate or defer; may be repeated (default: each).",
+            autocompletion=starting(MODES),
+        ),
     ] = None,
     kernel: KernelOption = "6.12",
 ) -> None:
@@ -228,12 +282,16 @@ def faults(
 
 
 app.command(
-    epilog="Exit status: 0 nothing that passes on stock fails here, 1 something does, or failure, "
-    "2 bad usage."
+    epilog=told(
+        "xfstests --tree ~/xfstests",
+        "xfstests --tree ~/xfstests generic/001 ext4/quick --mode defer",
+        status="Exit status: 0 nothing that passes on stock fails here, 1 something does, or "
+        "failure, 2 bad usage.",
+    )
 )(xfstests)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=told("report"))
 def report() -> None:
     """Write the documents' figures, their plots and one HTML page from what is in results/.
 
@@ -245,7 +303,7 @@ def report() -> None:
     print(shown(written))
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=told("clean", "clean --cache"))
 def clean(
     cache: Annotated[
         bool,

@@ -1,22 +1,45 @@
 """What several commands of ./fastsync share."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fastsync_lab.build import check_glue
+from fastsync_lab.device import profile_names
 from fastsync_lab.kernels import find_series, load_series
 from fastsync_lab.paths import repo_root
+
+EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
+
+
+def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What the Tab key completes a word to."""
+    there = list(names)
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in there if name.startswith(incomplete)]
+
+    return complete
+
 
 KernelOption = Annotated[
     str,
     typer.Option(
         help=f"A series ({', '.join(load_series())}: newest cached, else newest served) "
-        "or a version of one, like 6.12.N."
+        "or a version of one, like 6.12.N.",
+        autocompletion=starting(load_series()),
     ),
 ]
 StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
+COMPLETE_DEVICE = starting(profile_names())
+
+
+def told(*examples: str, status: str = EXIT_CODES) -> str:
+    """What a command's help ends with: examples, each a line, and its exit statuses."""
+    lines = "\n".join(f"  ./fastsync {example}" for example in examples)
+    return f"\b\nExamples:\n{lines}\n\n{status}"
 
 
 def check_kernel(kernel: str, *, stock: bool) -> None:

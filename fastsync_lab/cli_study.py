@@ -9,7 +9,7 @@ import typer
 
 from fastsync_lab import needs
 from fastsync_lab.build import glue_patches
-from fastsync_lab.cli_options import KernelOption, check_kernel, shown
+from fastsync_lab.cli_options import COMPLETE_DEVICE, KernelOption, check_kernel, shown, starting
 from fastsync_lab.device import load_profile, profile_names
 from fastsync_lab.errors import check_names
 from fastsync_lab.kernels import load_series
@@ -23,15 +23,23 @@ from fastsync_lab.study.store import load_result
 
 def run(
     names: Annotated[
-        list[str], typer.Argument(metavar="STUDY...", help=f"Out of: {', '.join(studies())}.")
+        list[str],
+        typer.Argument(
+            metavar="STUDY...",
+            help=f"Out of: {', '.join(studies())}.",
+            autocompletion=starting(studies()),
+        ),
     ],
     quick: Annotated[
-        bool, typer.Option("--quick/--full", help="Few runs, or all that the README has.")
+        bool, typer.Option("--quick/--full", help="Few runs, or all that the documents show.")
     ] = True,
     kernel: KernelOption = "6.12",
     device: Annotated[
         list[str] | None,
-        typer.Option(help="A device profile, may be repeated (default: the study's own)."),
+        typer.Option(
+            help="A device profile, may be repeated (default: the study's own).",
+            autocompletion=COMPLETE_DEVICE,
+        ),
     ] = None,
     json: Annotated[
         Path | None, typer.Option(help="Write all rows to this file, too: an object for each.")

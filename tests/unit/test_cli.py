@@ -1,11 +1,14 @@
 """./fastsync: help, errors and exit statuses, as a user meets them."""
 
 import os
+import shlex
 import shutil
 import tomllib
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from fastsync_lab import cli, shell
@@ -15,7 +18,8 @@ from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
 from fastsync_lab.studies import studies
 
 COMMANDS = [
-    *("build", "series", "vm", "run", "list", "crash", "faults", "xfstests", "report", "clean"),
+    *("build", "series", "vm", "shell", "run", "list", "crash", "faults", "xfstests", "report"),
+    "clean",
 ]
 
 
@@ -30,6 +34,43 @@ def test_help_on_every_level_tells_the_exit_statuses(command: list[str]) -> None
     assert result.exit_code == 0
     assert "Usage: " in result.stdout
     assert "Exit status: " in result.stdout
+
+
+def examples_of(*command: str) -> list[str]:
+    """The examples in a command's help."""
+    text = CliRunner().invoke(cli.app, [*command, "--help"]).stdout
+    lines = text[text.index("Examples:") :].splitlines()[1:]
+    return [line.strip() for line in takewhile(str.strip, lines)]
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
+def test_every_help_has_examples_and_each_can_be_typed(command: tuple[str, ...]) -> None:
+    group = get_command(cli.app)
+    examples = examples_of(*command)
+    assert examples
+    for example in examples:
+        program, name, *arguments = shlex.split(example)
+        assert program == "./fastsync" and name in (command or COMMANDS)
+        one = group.commands[name]  # type: ignore[attr-defined]
+        one.make_context(name, arguments)  # raises for what it does not take
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fastsync ru", ["run"]),
+        ("fastsync run over", ["overwrite"]),
+        ("fastsync run overwrite --kernel 7", ["7.2"]),
+        ("fastsync shell --device nvme", ["nvme", "nvme-plp"]),
+        ("fastsync crash swap", ["swap-boot"]),
+        ("fastsync faults --mode d", ["defer"]),
+    ],
+)
+def test_the_tab_key_completes_commands_options_and_names(line: str, expected: list[str]) -> None:
+    variables = {"_FASTSYNC_COMPLETE": "complete_bash", "COMP_WORDS": line}
+    variables["COMP_CWORD"] = str(line.count(" "))
+    done = shell.run([str(repo_root() / "fastsync")], env=os.environ | variables, timeout_s=60)
+    assert done.stdout.split() == expected
 
 
 def test_help_has_a_short_name() -> None:
@@ -73,6 +114,8 @@ def test_list_has_a_line_for_each_of_what_there_is() -> None:
         (["vm", "--share", "/no/such", "--", "true"], "cannot share '/no/such': there is no such"),
         (["vm", "--processors", "2", "--", "true"], "2 processors take real time: virtual time"),
         (["vm", "--parameter", "a b", "--", "true"], "'a b' is not one kernel parameter"),
+        (["shell"], "`shell` needs a terminal; for a command there is `vm -- COMMAND`"),
+        (["shell", "--device", "x"], "no device profile 'x': allowed are emmc, "),
         (["run", "x"], "no study 'x': allowed are overwrite, fstat, sqlite, "),
         (["xfstests", "--tree", "/"], "/ is no checkout of xfstests: it has no `check` and no "),
         (["xfstests", "--tree", "/", "--mode", "x"], "no mode 'x': allowed are stock, off, "),
