@@ -38,7 +38,8 @@ from fastsync_lab.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.faults import command as faults_command
 from fastsync_lab.faults.summary import print_results
 from fastsync_lab.faults.workloads import workload_names as faulty_workload_names
-from fastsync_lab.kernels import UML, KernelTree, fetch_kernel
+from fastsync_lab.fetch import fetch_kernel
+from fastsync_lab.kernels import UML, KernelTree
 from fastsync_lab.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.progress import Report, progress
 from fastsync_lab.report import write_report

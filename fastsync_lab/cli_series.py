@@ -8,7 +8,7 @@ import typer
 
 from fastsync_lab import needs
 from fastsync_lab.cli_options import KernelOption, check_kernel, shown
-from fastsync_lab.kernels import fetch_kernel
+from fastsync_lab.fetch import fetch_kernel
 from fastsync_lab.progress import progress
 from fastsync_lab.series import check_output, default_output, git_person, write_series
 

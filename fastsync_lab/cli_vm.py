@@ -23,8 +23,8 @@ from fastsync_lab.debug.kernel import DEBUG
 from fastsync_lab.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.device import DEVICES_RANGE, load_profile, profile_names
 from fastsync_lab.errors import UsageError, check_names
+from fastsync_lab.fetch import fetch_kernel
 from fastsync_lab.image import DEFAULT, image_names, root_image
-from fastsync_lab.kernels import fetch_kernel
 from fastsync_lab.machine import VmConfig, check_machine, parse_share
 from fastsync_lab.paths import build_dir
 from fastsync_lab.progress import progress

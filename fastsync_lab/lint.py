@@ -16,7 +16,8 @@ from fastsync_lab.build import (
     own_modules,
 )
 from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernels import KernelTree, fetch_kernel, load_series, version_key
+from fastsync_lab.fetch import fetch_kernel
+from fastsync_lab.kernels import KernelTree, load_series, version_key
 from fastsync_lab.paths import build_dir, repo_root
 from fastsync_lab.progress import silent
 from fastsync_lab.shell import last_lines, run

@@ -17,18 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
-from fastsync_lab.crash.model import (
-    ZEROS,
-    Epoch,
-    Group,
-    Model,
-    Names,
-    Node,
-    Promise,
-    Sync,
-    Value,
-    Version,
-)
+from fastsync_lab.crash.model import Epoch, Group, Model, Promise
+from fastsync_lab.crash.nodes import ZEROS, Names, Node, Sync, Value, Version
 from fastsync_lab.crash.trace import SECTOR, Op, begun
 
 __all__ = ["Cut", "Oracle", "Promise"]

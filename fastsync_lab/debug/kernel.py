@@ -18,11 +18,10 @@ from pathlib import Path
 from fastsync_lab.build import apply_patch, follow_compiler
 from fastsync_lab.chroot import place_for
 from fastsync_lab.errors import FastsyncError, check_names
+from fastsync_lab.fetch import check_source_version, download
 from fastsync_lab.kernels import (
     UML,
     KernelTree,
-    check_source_version,
-    download,
     file_checksum,
     folder_name,
     kbuild_variables,

@@ -13,9 +13,10 @@ from typing import Any
 
 from fastsync_lab.build import build_modules, build_own_module, build_qasio
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.fetch import fetch_kernel
 from fastsync_lab.image import root_image
 from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import fetch_kernel, find_series
+from fastsync_lab.kernels import find_series
 from fastsync_lab.machine import VmConfig
 from fastsync_lab.paths import write_json
 from fastsync_lab.progress import Report, Tally

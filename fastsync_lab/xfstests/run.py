@@ -11,8 +11,9 @@ from fastsync_lab.crash.builds import module_digest
 from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.debug.kernel import uml_kernel
 from fastsync_lab.errors import FastsyncError
+from fastsync_lab.fetch import fetch_kernel
 from fastsync_lab.image import RootImage, root_image
-from fastsync_lab.kernels import KernelTree, fetch_kernel, file_checksum
+from fastsync_lab.kernels import KernelTree, file_checksum
 from fastsync_lab.machine import VmConfig
 from fastsync_lab.progress import Report
 from fastsync_lab.vm import Vm

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from fastsync_lab.crash.extfs import Tree
-from fastsync_lab.crash.model import Promise, Shift, Version
+from fastsync_lab.crash.model import Promise
+from fastsync_lab.crash.nodes import Shift, Version
 from fastsync_lab.crash.oracle import Oracle
 from fastsync_lab.crash.trace import Op
 from tests.unit.test_crash_oracle import MS, START, file, judge, trace, written

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import kernels
+from fastsync_lab import fetch, kernels
 from fastsync_lab.chroot import HERE
 from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.kernels import KernelTree, Offer, Series
@@ -187,7 +187,7 @@ def test_cached_kernel_is_used_without_asking_apt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path))
-    monkeypatch.setattr(kernels, "place_for", lambda *_: pytest.fail("wanted apt"))
+    monkeypatch.setattr(fetch, "place_for", lambda *_: pytest.fail("wanted apt"))
     for version, series, release in [
         ("6.12.115-2~deb12u1", "6.12", "6.12.115+deb12-amd64"),
         ("6.12.117-1~deb12u1", "6.12", "6.12.117+deb12-amd64"),
@@ -199,10 +199,10 @@ def test_cached_kernel_is_used_without_asking_apt(
         unpack_sources(tree)
         kernels.note_tree(root, tree)
         assert json.loads((root / "tree.json").read_text())["release"] == release
-    assert kernels.fetch_kernel("6.12").release == "6.12.117+deb12-amd64"
-    assert kernels.fetch_kernel("6.12.115").release == "6.12.115+deb12-amd64"
-    assert kernels.fetch_kernel("6.1").release == "6.1.0-56-amd64"
-    assert kernels.fetch_kernel("6.1.192").vmlinuz.name == "vmlinuz-6.1.0-56-amd64"
+    assert fetch.fetch_kernel("6.12").release == "6.12.117+deb12-amd64"
+    assert fetch.fetch_kernel("6.12.115").release == "6.12.115+deb12-amd64"
+    assert fetch.fetch_kernel("6.1").release == "6.1.0-56-amd64"
+    assert fetch.fetch_kernel("6.1.192").vmlinuz.name == "vmlinuz-6.1.0-56-amd64"
 
 
 @pytest.fixture
@@ -215,15 +215,15 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return fake_tree(tmp_path)
 
     monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path))
-    monkeypatch.setattr(kernels, "served_versions", lambda *_: SERVED)
-    monkeypatch.setattr(kernels, "offer", lambda series, version, place: Offer(version, "r", {}))
-    monkeypatch.setattr(kernels, "fetch_version", fake_fetch)
+    monkeypatch.setattr(fetch, "served_versions", lambda *_: SERVED)
+    monkeypatch.setattr(fetch, "offer", lambda series, version, place: Offer(version, "r", {}))
+    monkeypatch.setattr(fetch, "fetch_version", fake_fetch)
     return versions
 
 
 def test_half_unpacked_kernel_is_not_taken_for_whole(fetched: list[str]) -> None:
     (kernels.kernels_dir() / "6.12.117-1+deb12u1.half" / "boot").mkdir(parents=True)
-    kernels.fetch_kernel("6.12")
+    fetch.fetch_kernel("6.12")
     assert fetched == ["6.12.117-1~deb12u1"]
 
 
@@ -233,16 +233,16 @@ def test_kernel_with_too_few_sources_is_not_taken_for_whole(fetched: list[str]) 
     tree = kernels.tree_at(root, kernels.find_series("6.12"), version, "6.12.117+deb12-amd64")
     unpack_sources(tree)
     kernels.note_tree(root, tree)
-    assert kernels.fetch_kernel("6.12") == tree
+    assert fetch.fetch_kernel("6.12") == tree
     (tree.source_dir / "block" / "elevator.h").unlink()
-    kernels.fetch_kernel("6.12")
+    fetch.fetch_kernel("6.12")
     assert fetched == [version]
 
 
 def test_version_that_debian_does_not_serve(fetched: list[str]) -> None:
     message = r"no kernel 6\.12\.5: it serves 6\.12\.117-1~deb12u1, 6\.12\.115-2~deb12u1"
     with pytest.raises(UsageError, match=message):
-        kernels.fetch_kernel("6.12.5")
+        fetch.fetch_kernel("6.12.5")
     assert fetched == []
 
 
@@ -254,13 +254,13 @@ def test_version_that_is_not_whole_is_passed_over(
             raise FastsyncError(f"no image of {version}")
         return Offer(version, "r", {})
 
-    monkeypatch.setattr(kernels, "offer", fake_offer)
+    monkeypatch.setattr(fetch, "offer", fake_offer)
     said: list[str] = []
-    kernels.fetch_kernel("6.12", report=said.append)
+    fetch.fetch_kernel("6.12", report=said.append)
     assert fetched == ["6.12.115-2~deb12u1"]
     assert said == ["passing over 6.12.117-1~deb12u1: no image of 6.12.117-1~deb12u1"]
     with pytest.raises(FastsyncError, match=r"^no image of 6\.12\.117"):
-        kernels.fetch_kernel("6.12.117")
+        fetch.fetch_kernel("6.12.117")
 
 
 # --- fetching
@@ -280,11 +280,11 @@ def test_download_replaces_a_damaged_file(tmp_path: Path, monkeypatch: pytest.Mo
             (tmp_path / name).write_bytes(good)
         return Completed(0, "", "")
 
-    monkeypatch.setattr(kernels, "run", fake_run)
+    monkeypatch.setattr(fetch, "run", fake_run)
     arguments = ("linux-x", "1", checksum, tmp_path, HERE, silent)
-    assert kernels.download(*arguments).read_bytes() == good
+    assert fetch.download(*arguments).read_bytes() == good
     assert len(calls) == 2
-    kernels.download(*arguments)
+    fetch.download(*arguments)
     assert len(calls) == 2
 
 
@@ -293,10 +293,10 @@ def test_source_of_another_version_is_refused(tmp_path: Path) -> None:
     tree.source_dir.mkdir()
     makefile = tree.source_dir / "Makefile"
     makefile.write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\nEXTRAVERSION =\n")
-    kernels.check_source_version(tree)
+    fetch.check_source_version(tree)
     makefile.write_text("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 115\nEXTRAVERSION =\n")
     with pytest.raises(FastsyncError, match=r"holds Linux 6\.12\.115, the kernel is 6\.12\.117-1"):
-        kernels.check_source_version(tree)
+        fetch.check_source_version(tree)
 
 
 def test_absolute_paths_of_the_packages_become_relative(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_absolute_paths_of_the_packages_become_relative(tmp_path: Path) -> None:
         "include /usr/src/linux-headers-c/Makefile\n"
     )
     (tree.modules_dir / "build").symlink_to(f"/usr/src/{tree.headers_dir.name}")
-    kernels.make_relocatable(tree)
+    fetch.make_relocatable(tree)
     assert "/usr/src" not in (tree.headers_dir / "Makefile").read_text()
     assert (tree.modules_dir / "build").resolve() == tree.headers_dir.resolve()
 
@@ -320,6 +320,6 @@ def test_merged_usr_is_laid_out_like_the_others(tmp_path: Path) -> None:
     (modules / "vmlinuz").write_text("kernel")
     (modules / "modules.order").write_text("")
     for _ in range(2):
-        kernels.unmerge_usr(tree, tmp_path)
+        fetch.unmerge_usr(tree, tmp_path)
         assert tree.vmlinuz.read_text() == "kernel"
         assert [file.name for file in tree.modules_dir.iterdir()] == ["modules.order"]

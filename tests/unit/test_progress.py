@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import kernels, shell
+from fastsync_lab import fetch, shell
 from fastsync_lab.build import follow_compiler
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.progress import (
@@ -113,7 +113,7 @@ def test_a_time_that_is_left_is_told_as_roughly_as_it_is_known() -> None:
 
 def test_a_download_tells_how_much_has_come(tmp_path: Path) -> None:
     said: list[str] = []
-    look = kernels.sizer("linux-image", tmp_path, said.append)
+    look = fetch.sizer("linux-image", tmp_path, said.append)
     look()
     (tmp_path / "partial").mkdir()
     (tmp_path / "partial" / "linux-image_1_amd64.deb").write_bytes(bytes(3_400_000))

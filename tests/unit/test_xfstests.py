@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import pytest
 
@@ -326,83 +325,6 @@ def test_a_file_that_cannot_be_read_is_begun_anew(text: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("one", [PASSED, FAILED, Run(FAIL, 12, "status, kernel log")])
 def test_a_run_is_a_line_in_the_file(one: Run) -> None:
     assert parse_run(runs_json({"a": [one]})["a"][0]) == one
-
-
-# --- guests
-
-
-class FakeGuest:
-    """Says what it is told to say; an exception is raised."""
-
-    def __init__(self, said: list[Run | FastsyncError]) -> None:
-        self.vm, self.running, self._said = self, True, said
-
-    def __enter__(self) -> "FakeGuest":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.running = False
-
-    def kill(self) -> None:
-        self.running = False
-
-    def use(self, _mode: str, _modules: object) -> None:
-        pass
-
-    def run(self, _test: str, *, limit_s: float) -> Run:
-        assert limit_s == 9
-        one = self._said.pop(0)
-        if isinstance(one, FastsyncError):
-            raise one
-        self.running = one.verdict not in (HUNG, DIED)
-        return one
-
-
-def guests_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: list[Run | FastsyncError], tests: str
-) -> tuple[list[FakeGuest], list[Run]]:
-    """The guests that a machine takes for tests, and the runs."""
-    guests: list[FakeGuest] = []
-
-    def boot(*_: object, **__: object) -> FakeGuest:
-        guests.append(FakeGuest(said))
-        return guests[-1]
-
-    monkeypatch.setattr(run_module, "Vm", boot)
-    monkeypatch.setattr(run_module, "VmConfig", lambda *_, **__: None)
-    monkeypatch.setattr(run_module, "prepare", lambda vm, *_: vm)
-    machine = run_module.Machine(MagicMock(), tmp_path, lambda _: None)
-    try:
-        return guests, [machine.run("defer", test, 9) for test in tests]
-    finally:
-        machine.close()
-        assert not any(guest.running for guest in guests)
-
-
-@pytest.mark.parametrize("verdict", [FAIL, HUNG, DIED])
-def test_the_test_after_one_that_did_not_pass_gets_a_new_guest(
-    verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    said: list[Run | FastsyncError] = [PASSED, Run(verdict, 0), PASSED, Run(NOT_RUN, 1), PASSED]
-    expected = list(said)
-    guests, runs = guests_for(monkeypatch, tmp_path, said, "abcde")
-    assert (len(guests), runs) == (2, expected)
-
-
-def test_a_test_that_could_not_be_run_is_tried_in_a_new_guest(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    said: list[Run | FastsyncError] = [PASSED, FastsyncError("no mkfs"), PASSED]
-    guests, runs = guests_for(monkeypatch, tmp_path, said, "ab")
-    assert (len(guests), runs) == (2, [PASSED, PASSED])
-
-
-def test_a_test_that_cannot_be_run_at_all_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    said: list[Run | FastsyncError] = [FastsyncError("no mkfs"), FastsyncError("no mkfs")]
-    with pytest.raises(FastsyncError, match=r"^defer a: no mkfs$"):
-        guests_for(monkeypatch, tmp_path, said, "a")
 
 
 # --- telling

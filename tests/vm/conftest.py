@@ -16,8 +16,9 @@ from fastsync_lab.build import (
 )
 from fastsync_lab.debug.kernel import debug_kernel
 from fastsync_lab.device import DeviceProfile, load_profile
+from fastsync_lab.fetch import fetch_kernel
 from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.kernels import KernelTree
 from fastsync_lab.machine import VmConfig
 from fastsync_lab.vm import Vm
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs

@@ -20,7 +20,8 @@ from fastsync_lab.build import build_flashdev, build_modules
 from fastsync_lab.debug.kernel import uml_kernel
 from fastsync_lab.device import load_profile
 from fastsync_lab.errors import FastsyncError, TimeLimitError
-from fastsync_lab.kernels import KernelTree, fetch_kernel
+from fastsync_lab.fetch import fetch_kernel
+from fastsync_lab.kernels import KernelTree
 from fastsync_lab.machine import Share, VmConfig
 from fastsync_lab.paths import build_dir
 from fastsync_lab.vm import Vm

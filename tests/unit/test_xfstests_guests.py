@@ -1,0 +1,97 @@
+"""fastsync xfstests: which guest a test gets, and what comes of one that is lost."""
+
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+
+from fastsync_lab.crash.case import CONTROL
+from fastsync_lab.errors import FastsyncError
+from fastsync_lab.xfstests import run as run_module
+from fastsync_lab.xfstests.results import (
+    DIED,
+    FAIL,
+    HUNG,
+    NOT_RUN,
+    PASS,
+    Key,
+    Run,
+)
+
+PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
+KEY = Key("6.12.1-1", "aa", "bb", "cc", "dd", "ee")
+MODES = (CONTROL, "defer")
+
+
+class FakeGuest:
+    """Says what it is told to say; an exception is raised."""
+
+    def __init__(self, said: list[Run | FastsyncError]) -> None:
+        self.vm, self.running, self._said = self, True, said
+
+    def __enter__(self) -> "FakeGuest":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running = False
+
+    def kill(self) -> None:
+        self.running = False
+
+    def use(self, _mode: str, _modules: object) -> None:
+        pass
+
+    def run(self, _test: str, *, limit_s: float) -> Run:
+        assert limit_s == 9
+        one = self._said.pop(0)
+        if isinstance(one, FastsyncError):
+            raise one
+        self.running = one.verdict not in (HUNG, DIED)
+        return one
+
+
+def guests_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: list[Run | FastsyncError], tests: str
+) -> tuple[list[FakeGuest], list[Run]]:
+    """The guests that a machine takes for tests, and the runs."""
+    guests: list[FakeGuest] = []
+
+    def boot(*_: object, **__: object) -> FakeGuest:
+        guests.append(FakeGuest(said))
+        return guests[-1]
+
+    monkeypatch.setattr(run_module, "Vm", boot)
+    monkeypatch.setattr(run_module, "VmConfig", lambda *_, **__: None)
+    monkeypatch.setattr(run_module, "prepare", lambda vm, *_: vm)
+    machine = run_module.Machine(MagicMock(), tmp_path, lambda _: None)
+    try:
+        return guests, [machine.run("defer", test, 9) for test in tests]
+    finally:
+        machine.close()
+        assert not any(guest.running for guest in guests)
+
+
+@pytest.mark.parametrize("verdict", [FAIL, HUNG, DIED])
+def test_the_test_after_one_that_did_not_pass_gets_a_new_guest(
+    verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[Run | FastsyncError] = [PASSED, Run(verdict, 0), PASSED, Run(NOT_RUN, 1), PASSED]
+    expected = list(said)
+    guests, runs = guests_for(monkeypatch, tmp_path, said, "abcde")
+    assert (len(guests), runs) == (2, expected)
+
+
+def test_a_test_that_could_not_be_run_is_tried_in_a_new_guest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[Run | FastsyncError] = [PASSED, FastsyncError("no mkfs"), PASSED]
+    guests, runs = guests_for(monkeypatch, tmp_path, said, "ab")
+    assert (len(guests), runs) == (2, [PASSED, PASSED])
+
+
+def test_a_test_that_cannot_be_run_at_all_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[Run | FastsyncError] = [FastsyncError("no mkfs"), FastsyncError("no mkfs")]
+    with pytest.raises(FastsyncError, match=r"^defer a: no mkfs$"):
+        guests_for(monkeypatch, tmp_path, said, "a")
