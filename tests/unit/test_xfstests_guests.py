@@ -5,7 +5,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.errors import FastsyncError
 from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests.results import (
@@ -14,13 +13,10 @@ from fastsync_lab.xfstests.results import (
     HUNG,
     NOT_RUN,
     PASS,
-    Key,
     Run,
 )
 
 PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
-KEY = Key("6.12.1-1", "aa", "bb", "cc", "dd", "ee")
-MODES = (CONTROL, "defer")
 
 
 class FakeGuest:
