@@ -8,7 +8,7 @@ SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python
 PYTHON_CODE := fastsync_lab tests
-KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/kernels.toml)
+KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/host/kernels.toml)
 KERNEL_IN_FULL := 6.12
 KERNEL_IN_SHORT := 7.2
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
@@ -77,14 +77,14 @@ test-unit: setup ## only what needs no virtual machine
 
 mutants: setup ## whether a test notices each small change of the code that judges; docs/mutants.md
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-mutants.txt
-	@$(PYTHON) -m fastsync_lab.mutants
+	@$(PYTHON) -m fastsync_lab.host.mutants
 
 lint: setup ## ruff, mypy, shellcheck; checkpatch, sparse and W=1 on kernel/, for every kernel
 	@.venv/bin/ruff check $(PYTHON_CODE)
 	@.venv/bin/ruff format --check $(PYTHON_CODE)
 	@.venv/bin/mypy
-	@shellcheck fastsync_lab/guest/*.sh fastsync_lab/study/*.sh fastsync_lab/xfstests/*.sh
-	@$(PYTHON) -m fastsync_lab.lint
+	@shellcheck fastsync_lab/machine/guest/*.sh fastsync_lab/study/*.sh fastsync_lab/xfstests/*.sh
+	@$(PYTHON) -m fastsync_lab.host.lint
 
 format: setup ## let ruff lay out the Python code
 	@.venv/bin/ruff format $(PYTHON_CODE)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-from fastsync_lab.debug.kernel import DEBUG
+from fastsync_lab.host.debug.kernel import DEBUG
 
 # A loaded machine may be slow at any one example: no deadline, and the same examples every time.
 settings.register_profile("fastsync", deadline=None, derandomize=True)

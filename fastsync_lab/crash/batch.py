@@ -10,8 +10,8 @@ from fastsync_lab.crash.kept import crash_dir
 from fastsync_lab.crash.recording import Recording, write_sparse
 from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.states import State
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.paths import build_dir
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.paths import build_dir
 
 
 @dataclass(frozen=True)

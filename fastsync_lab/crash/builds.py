@@ -4,14 +4,14 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
-from fastsync_lab.debug.kernel import uml_kernel
-from fastsync_lab.errors import check_names
-from fastsync_lab.fetch import fetch_kernel
-from fastsync_lab.image import RootImage, root_image
-from fastsync_lab.kernels import UML, KernelTree
-from fastsync_lab.paths import repo_root
-from fastsync_lab.progress import Report
+from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.host.debug.kernel import uml_kernel
+from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.kernels import UML, KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.progress import Report
+from fastsync_lab.machine.image import RootImage, root_image
 
 QEMU = "qemu"
 MACHINES = (UML, QEMU)  # to recover in

@@ -12,7 +12,7 @@ from fastsync_lab.crash.script import (
     span,
     sync_now_and_then,
 )
-from fastsync_lab.options import mtime_options
+from fastsync_lab.host.options import mtime_options
 
 BLOCKS = 8
 RING_SYNCS = ("rfsync", "rfsync", "rfdatasync", "fsync", "fsync", "fdatasync")

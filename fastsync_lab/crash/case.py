@@ -6,8 +6,8 @@ from fastsync_lab.crash.kinds import KINDS, Kind
 from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.workloads import make_script
-from fastsync_lab.kernels import UML
-from fastsync_lab.options import mtime_options
+from fastsync_lab.host.kernels import UML
+from fastsync_lab.host.options import mtime_options
 
 MODES = ("off", "truncate", "defer")
 CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is

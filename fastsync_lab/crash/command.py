@@ -10,9 +10,9 @@ from fastsync_lab.crash.explore import explore
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import compared_with_stock, keeper
 from fastsync_lab.crash.table import choose, is_whole
-from fastsync_lab.errors import UsageError
-from fastsync_lab.kernels import UML
-from fastsync_lab.progress import Report, Tally
+from fastsync_lab.host.errors import UsageError
+from fastsync_lab.host.kernels import UML
+from fastsync_lab.host.progress import Report, Tally
 
 
 def request(

@@ -44,12 +44,12 @@ from fastsync_lab.crash.states import (
     split_id,
 )
 from fastsync_lab.crash.trace import parse_trace
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.progress import Passing, Report, silent
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.progress import Passing, Report, silent
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.vm import Vm
 
 BATCH = 100
 CHUNK = 6  # cases

@@ -14,10 +14,10 @@ from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import DATABASE
-from fastsync_lab.device import load_profile
-from fastsync_lab.paths import build_dir
-from fastsync_lab.vm import Vm
-from fastsync_lab.workload import SQLITE_FLAGS, compile_changed, fetch_sqlite, programs_source
+from fastsync_lab.host.paths import build_dir
+from fastsync_lab.host.workload import SQLITE_FLAGS, compile_changed, fetch_sqlite, programs_source
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 
 PARTS = {
     "crashops": ("crashops.c", "crashasync.c", "crashext4.c"),

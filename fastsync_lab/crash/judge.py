@@ -19,9 +19,9 @@ from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import SqlOracle, read_sqlite
 from fastsync_lab.crash.trace import Op
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.shell import Completed, run
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.shell import Completed, run
+from fastsync_lab.machine.kernel_log import check_kernel_log
 
 # When the kernel replays fast commits it counts an inode's blocks anew, and not that of its xattrs.
 BLOCKS_WRONG = re.compile(r"Inode \d+, i_blocks is \d+, should be \d+\.  Fix\? no")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fastsync_lab.paths import build_dir
+from fastsync_lab.host.paths import build_dir
 
 
 def crash_dir() -> Path:

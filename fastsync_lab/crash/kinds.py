@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.shell import run
+from fastsync_lab.host.shell import run
 
 JOURNAL_MIB = 4
 EXTERNAL_MIB = 5  # jbd2 wants 1,024 blocks behind the superblocks

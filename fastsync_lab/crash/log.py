@@ -8,7 +8,7 @@ a mark where it was made. What was never flushed stands at the end.
 import struct
 from dataclasses import dataclass
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 
 MAGIC = 0x6A736677736872
 VERSION = 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, Image
 from fastsync_lab.crash.sql import DUMP, Rows
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.shell import last_lines, run
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.shell import last_lines, run
 
 SERVER = "/usr/sbin/mariadbd"
 FOLDER = "mariadb"  # on the device

@@ -21,7 +21,7 @@ from fastsync_lab.crash.nodes import (
     resize,
 )
 from fastsync_lab.crash.trace import Op
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 
 PAGE = 4096
 FOREVER = 1 << 62

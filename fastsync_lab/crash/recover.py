@@ -25,8 +25,8 @@ from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.log import Event, Write, parse_log
 from fastsync_lab.crash.recording import PAGE, Recording
 from fastsync_lab.crash.states import State, durable_writes
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.machine.vm import Vm
 
 CHECK_TIMEOUT_S = 600
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fastsync_lab.crash.extfs import Image
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 
 DATABASE = "base.db"
 DUMP = "SELECT id, value FROM item ORDER BY id"

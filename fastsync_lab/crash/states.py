@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fastsync_lab.crash.log import KERNEL_SECTOR, Event, Write
-from fastsync_lab.errors import UsageError
+from fastsync_lab.host.errors import UsageError
 
 FEW_WRITES = 3  # of these all subsets are taken
 RANDOM_SUBSETS = 4

@@ -9,11 +9,11 @@ from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
-from fastsync_lab.keeper import Keeper, write_blocks
-from fastsync_lab.kernels import file_checksum
-from fastsync_lab.paths import results_dir
+from fastsync_lab.host.kernels import file_checksum
+from fastsync_lab.host.paths import results_dir
+from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.workload import programs_source
+from fastsync_lab.study.keeper import Keeper, write_blocks
 
 FORMAT = 3
 

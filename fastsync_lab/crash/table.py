@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fastsync_lab.crash.case import CONTROL, MODES, Case
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.errors import check_names
+from fastsync_lab.host.errors import check_names
 
 ALL = "all"
 DEFAULT_INTERVAL_MS = 100

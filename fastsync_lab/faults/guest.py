@@ -10,11 +10,11 @@ from fastsync_lab.crash.extfs import Tree
 from fastsync_lab.crash.guest import built_program
 from fastsync_lab.crash.recover import parse_found
 from fastsync_lab.crash.trace import Op, parse_results
-from fastsync_lab.device import load_profile
-from fastsync_lab.errors import FastsyncError
 from fastsync_lab.faults.layout import Sent
 from fastsync_lab.faults.workloads import FIRST_MARK, PARAMETERS
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 
 DEVICE = "/dev/flash0"
 DEVICE_MIB = 12

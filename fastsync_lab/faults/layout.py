@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.shell import run
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.shell import run
 
 SECTORS_PER_BLOCK = 8
 READ = "read"

@@ -20,9 +20,9 @@ from fastsync_lab.faults.compare import (
     compare,
 )
 from fastsync_lab.faults.layout import KINDS
-from fastsync_lab.keeper import Keeper, write_blocks
-from fastsync_lab.paths import results_dir
+from fastsync_lab.host.paths import results_dir
 from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.keeper import Keeper, write_blocks
 
 FORMAT = 1
 

@@ -12,16 +12,16 @@ from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
-from fastsync_lab.errors import FastsyncError
 from fastsync_lab.faults.compare import Case, Effect, Fault, Result
 from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, Ran
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.options import mtime_options
-from fastsync_lab.paths import build_dir
-from fastsync_lab.progress import Passing, Report, silent
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.options import mtime_options
+from fastsync_lab.host.paths import build_dir
+from fastsync_lab.host.progress import Passing, Report, silent
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.vm import Vm
 
 # (errors=, does the device stay dead)
 VARIANTS = (("remount-ro", False), ("remount-ro", True), ("continue", False))

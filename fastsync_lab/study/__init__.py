@@ -4,6 +4,8 @@ Each module imports only those above it:
 
 rows         what a run measured, as typed rows; medians and spreads
 grid         tables and sentences, and their Markdown
+documents    blocks of documents that a command writes
+keeper       result files of runs that are no study's
 judge        what figures must show, and verdicts on them
 contract     what a study declares; file systems, schedulers, programs and cells
 filesystems  the rows of the file-system axis: ext4 with and without our modules, and its peers

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastsync_lab.device import load_profile
+from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.contract import FileSystem, Study
 from fastsync_lab.study.figures import DEVICES, figures_of
 from fastsync_lab.study.gains import SERIES, gain_parts, pictures

@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from fastsync_lab.image import DEFAULT
-from fastsync_lab.progress import Report
+from fastsync_lab.host.progress import Report
+from fastsync_lab.machine.image import DEFAULT
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import Requirement
 from fastsync_lab.study.rows import Line, Subjects, check_metrics

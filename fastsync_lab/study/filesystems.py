@@ -1,6 +1,6 @@
 """The file-system axis: ext4 as it is, with our modules, with its own options, and its peers."""
 
-from fastsync_lab.options import DEFAULT_INTERVAL_MS, mtime_options
+from fastsync_lab.host.options import DEFAULT_INTERVAL_MS, mtime_options
 from fastsync_lab.study.contract import FASTSYNC, FileSystem
 
 

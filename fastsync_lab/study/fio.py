@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.study.contract import Cell, Output, Paths, Script, Workload
 from fastsync_lab.study.programs import STATWRITE
 from fastsync_lab.study.rows import Subjects, Values

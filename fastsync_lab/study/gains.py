@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fastsync_lab.device import load_profile
+from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.contract import Study
 from fastsync_lab.study.figures import DEVICES, Figure, figures_of
 from fastsync_lab.study.grid import Grid, Part

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.study.contract import Cell, Output
 from fastsync_lab.study.rows import Subjects, Values
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.documents import write_block
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernels import version_key
-from fastsync_lab.paths import repo_root, results_dir, write_whole
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import version_key
+from fastsync_lab.host.paths import repo_root, results_dir, write_whole
 from fastsync_lab.study.contract import Study
+from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.figures import DEVICES, Figure, figures_of
 from fastsync_lab.study.gains import SERIES, gain_parts, pictures
 from fastsync_lab.study.grid import Grid, Part, in_markdown

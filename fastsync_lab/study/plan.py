@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import DeviceProfile, load_profile
-from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import KernelTree, file_checksum
-from fastsync_lab.machine import models_cpu
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.kernels import KernelTree, file_checksum
+from fastsync_lab.machine.config import models_cpu
+from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
 from fastsync_lab.study.store import key_of, stem
 

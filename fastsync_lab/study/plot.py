@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.paths import write_whole
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.paths import write_whole
 from fastsync_lab.study.figures import CLASS_LABELS, Bar, Figure, overview
 from fastsync_lab.study.rows import CLASS_METRICS
 from fastsync_lab.study.show import Studies

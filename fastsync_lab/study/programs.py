@@ -1,13 +1,12 @@
-"""What is compiled for the guest of a study, from fastsync_lab/programs/."""
+"""What is compiled for the guest of a study, from fastsync_lab/host/programs/."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.paths import build_dir
-from fastsync_lab.progress import Report
-from fastsync_lab.study.contract import Cell, Paths, Program
-from fastsync_lab.workload import (
+from fastsync_lab.host.paths import build_dir
+from fastsync_lab.host.progress import Report
+from fastsync_lab.host.workload import (
     SQLITE_VERSION,
     SYNC_CALLS,
     compile_changed,
@@ -16,6 +15,7 @@ from fastsync_lab.workload import (
     plain_command,
     sqlbench_command,
 )
+from fastsync_lab.study.contract import Cell, Paths, Program
 
 
 def compiled(name: str, command: Sequence[str], report: Report) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 
 STABLE = 0.05  # a figure whose spread is a larger share of it is called unstable
 

@@ -11,15 +11,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.build import build_modules, build_own_module, build_qasio
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.fetch import fetch_kernel
-from fastsync_lab.image import root_image
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import find_series
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.paths import write_json
-from fastsync_lab.progress import Report, Tally
+from fastsync_lab.host.build import build_modules, build_own_module, build_qasio
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.kernels import find_series
+from fastsync_lab.host.paths import write_json
+from fastsync_lab.host.progress import Report, Tally
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.image import root_image
+from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.trace import (
+    UNSORTED,
+    Layout,
+    Trace,
+    account,
+    lost_events,
+    parse_layout,
+    parse_trace,
+)
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.contract import STOCK, Cell, Output, Script, Study
 from fastsync_lab.study.plan import (
     CELL_SH,
@@ -41,16 +51,6 @@ from fastsync_lab.study.store import (
     tidy,
     write_result,
 )
-from fastsync_lab.trace import (
-    UNSORTED,
-    Layout,
-    Trace,
-    account,
-    lost_events,
-    parse_layout,
-    parse_trace,
-)
-from fastsync_lab.vm import Vm
 
 PARALLEL_GUESTS = 2
 SUMMED_UP = ("ops_per_s", "mean_ns", "requests_per_s", "elapsed_s")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.options import DEFAULT_INTERVAL_MS
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.options import DEFAULT_INTERVAL_MS
 from fastsync_lab.study.contract import Study, Table, required_of
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.judge import LABELS, Verdict, judge

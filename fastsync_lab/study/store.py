@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernels import upstream_version
-from fastsync_lab.paths import results_dir, write_json
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import upstream_version
+from fastsync_lab.host.paths import results_dir, write_json
 from fastsync_lab.study.old import modern
 from fastsync_lab.study.rows import Line, Place, Row, lines_of, series_name
 

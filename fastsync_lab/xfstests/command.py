@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash.case import CONTROL, MODES
-from fastsync_lab.errors import check_names
-from fastsync_lab.paths import build_dir, results_dir
-from fastsync_lab.progress import Report
+from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.paths import build_dir, results_dir
+from fastsync_lab.host.progress import Report
 from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store
 from fastsync_lab.xfstests.run import Machine, Setting, make_setting, run_all
 from fastsync_lab.xfstests.tree import Tree, read_tree, select

@@ -5,11 +5,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import load_profile
-from fastsync_lab.errors import FastsyncError, TimeLimitError
-from fastsync_lab.options import mtime_options
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.errors import FastsyncError, TimeLimitError
+from fastsync_lab.host.options import mtime_options
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.results import DIED, FAIL, HUNG, NOT_RUN, PASS, Run
 
 PROFILE = "nvme"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.paths import write_json
+from fastsync_lab.host.paths import write_json
 
 FORMAT = 1
 PASS = "pass"

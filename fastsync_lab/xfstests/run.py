@@ -6,17 +6,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.crash.builds import module_digest
 from fastsync_lab.crash.case import CONTROL
-from fastsync_lab.debug.kernel import uml_kernel
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.fetch import fetch_kernel
-from fastsync_lab.image import RootImage, root_image
-from fastsync_lab.kernels import KernelTree, file_checksum
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.progress import Report
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.host.debug.kernel import uml_kernel
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.kernels import KernelTree, file_checksum
+from fastsync_lab.host.progress import Report
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.image import RootImage, root_image
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, Guest, prepare
 from fastsync_lab.xfstests.results import FAIL, Key, Run, Store, still_to_run
 from fastsync_lab.xfstests.tree import IMAGE, Tree, build_tree

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastsync_lab.crash.case import CONTROL, MODES
-from fastsync_lab.documents import write_block
-from fastsync_lab.keeper import DOCUMENT, tables_of
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.host.paths import repo_root, results_dir
+from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Grid, Part, in_markdown
+from fastsync_lab.study.keeper import DOCUMENT, tables_of
 from fastsync_lab.xfstests.results import (
     BETTER,
     DIED,

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fastsync_lab.chroot import Place, Recipe, make_once
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.image import load_recipes
-from fastsync_lab.kernels import file_checksum
-from fastsync_lab.paths import build_dir, cache_dir, locked
-from fastsync_lab.progress import Report
-from fastsync_lab.shell import first_errors, run
+from fastsync_lab.host.chroot import Place, Recipe, make_once
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import file_checksum
+from fastsync_lab.host.paths import build_dir, cache_dir, locked
+from fastsync_lab.host.progress import Report
+from fastsync_lab.host.shell import first_errors, run
+from fastsync_lab.machine.image import load_recipes
 
 IMAGE = "xfstests"  # the root image of images.toml that has the programs its tests call
 INSTALLED = "var/lib/xfstests"  # where it installs itself

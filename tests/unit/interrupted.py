@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from fastsync_lab import shell, vm
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.interrupt import STOP, guarded
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import Machine, VmConfig
-from fastsync_lab.paths import locked
-from fastsync_lab.progress import Passing, progress
+from fastsync_lab.host import shell
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.interrupt import STOP, guarded
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import locked
+from fastsync_lab.host.progress import Passing, progress
+from fastsync_lab.machine import vm
+from fastsync_lab.machine.config import Machine, VmConfig
 
 FOLDER = Path(sys.argv[-1])  # the test imports PHASES from here, with arguments of its own
 SLEEP = ["sh", "-c", f"echo $$ >>{FOLDER}/pids; sleep 100 & echo $! >>{FOLDER}/pids; wait"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import build, shell
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.kernels import KernelTree, find_series, load_series, tree_at
+from fastsync_lab.host import build, shell
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import KernelTree, find_series, load_series, tree_at
 
 
 def fake_tree(root: Path) -> KernelTree:

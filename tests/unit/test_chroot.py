@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import chroot
-from fastsync_lab.chroot import HERE, Place, Recipe
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.progress import silent
-from fastsync_lab.shell import Completed
+from fastsync_lab.host import chroot
+from fastsync_lab.host.chroot import HERE, Place, Recipe
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.progress import silent
+from fastsync_lab.host.shell import Completed
 
 RECIPE = Recipe("trixie", ("trixie", "trixie-backports"), ("gcc-14-for-host", "make"))
 INDEX_TARGETS = """\

@@ -11,10 +11,11 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from fastsync_lab import cli, shell
-from fastsync_lab.device import profile_names
-from fastsync_lab.kernels import load_series
-from fastsync_lab.paths import build_dir, cache_dir, repo_root, results_dir
+from fastsync_lab.cli import main as cli
+from fastsync_lab.host import shell
+from fastsync_lab.host.kernels import load_series
+from fastsync_lab.host.paths import build_dir, cache_dir, repo_root, results_dir
+from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
 
 COMMANDS = [

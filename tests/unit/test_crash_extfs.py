@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
 from fastsync_lab.crash.extfs import Image, stamp_ns
 from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, make_base, split_journal
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host import shell
+from fastsync_lab.host.errors import FastsyncError
 
 
 def made(image: Path, commands: str) -> Image:

@@ -17,7 +17,7 @@ from fastsync_lab.crash.states import (
     sample,
     split_id,
 )
-from fastsync_lab.errors import FastsyncError, UsageError
+from fastsync_lab.host.errors import FastsyncError, UsageError
 
 SECTOR = 512
 Entry = tuple[int, int, bytes]  # flags, sector, data or a mark's text

@@ -7,8 +7,8 @@ import pytest
 from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import Image
 from fastsync_lab.crash.guest import build_programs, built_program
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.shell import run
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.shell import run
 
 SCRIPT = (
     "USE crash",

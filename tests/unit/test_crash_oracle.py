@@ -14,7 +14,7 @@ from fastsync_lab.crash.judge import differences
 from fastsync_lab.crash.oracle import Oracle, Promise
 from fastsync_lab.crash.trace import Op, begun, parse_trace, sector_contents
 from fastsync_lab.crash.workloads import make_script, workload_names
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 
 MS = 10**6
 START = 10**18

@@ -11,7 +11,7 @@ from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import PAGE, ImageFile, Recording
 from fastsync_lab.crash.recover import Again, plan_again, recording_plan, recoveries
 from fastsync_lab.crash.states import State, apply_writes, durable_writes
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from tests.unit.test_crash_log import FLUSHED, fua, make_log, mark, write
 
 NOTHING: frozenset[int] = frozenset()

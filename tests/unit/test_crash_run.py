@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash import command, summary
 from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
@@ -18,10 +17,11 @@ from fastsync_lab.crash.recording import write_sparse
 from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
 from fastsync_lab.crash.workloads import workload_names
-from fastsync_lab.documents import replace_block
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import KernelTree
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.image import RootImage
+from fastsync_lab.study.documents import replace_block
 from fastsync_lab.study.grid import in_markdown
 
 CASE = Case("overwrite", "defer", "ordered")

@@ -8,7 +8,7 @@ from fastsync_lab.crash.extfs import Image
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.sql import NO_CHANGE, Rows, SqlOracle, rows_after
 from fastsync_lab.crash.workloads import make_script, workload_names
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 
 LINES = (
     "USE crash",

@@ -1,16 +1,16 @@
-"""fastsync_lab/debug without a compiler: configuration, whose a data race is, following a build."""
+"""host/debug without a compiler: configuration, whose a data race is, following a build."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fastsync_lab import build, shell
-from fastsync_lab.debug import kernel, races
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
+from fastsync_lab.host import build, shell
+from fastsync_lab.host.debug import kernel, races
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.kernel_log import check_kernel_log
 
 LINE = "=" * 66
 
@@ -167,7 +167,7 @@ def test_configuration_that_is_not_taken_is_an_error(
     monkeypatch.setattr(kernel, "run", allnoconfig)
     kasan = kernel.Build(tmp_path, layout, "kasan")
     kasan.configure("CONFIG_A=y\n")
-    with pytest.raises(FastsyncError, match="does not take CONFIG_B=y: fastsync_lab/debug"):
+    with pytest.raises(FastsyncError, match="does not take CONFIG_B=y: fastsync_lab/host/debug"):
         kasan.configure("CONFIG_A=y\nCONFIG_B=y\n")
 
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from fastsync_lab.device import (
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.machine.device import (
     PARAMETERS,
     PROFILE_DIR,
     DeviceProfile,
@@ -14,7 +15,6 @@ from fastsync_lab.device import (
     profile_names,
     transfer_ns,
 )
-from fastsync_lab.errors import FastsyncError
 
 ALL = ["emmc", "nvme", "nvme-plp", "sata-ssd", "ufs", "uniform-100us"]
 TICK_NS = 4_000_000  # HZ=250

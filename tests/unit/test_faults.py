@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
 from fastsync_lab.crash.builds import Builds
-from fastsync_lab.errors import FastsyncError, UsageError
 from fastsync_lab.faults import summary
 from fastsync_lab.faults.command import cases_of, result_name
 from fastsync_lab.faults.compare import (
@@ -35,8 +33,10 @@ from fastsync_lab.faults.layout import (
     Sent,
 )
 from fastsync_lab.faults.workloads import FIRST_MARK, make_script, workload_names
-from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import KernelTree
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.grid import in_markdown
 
 LAYOUT = Layout(frozenset(range(75, 1099)), 75, frozenset({1, 3, 4, 5}))

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import image, shell
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import KernelTree, file_checksum
+from fastsync_lab.host import shell
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import KernelTree, file_checksum
+from fastsync_lab.machine import image
+from fastsync_lab.machine.image import RootImage
 
 STATUS = """\
 Package: fio

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.interrupt import EXIT_STATUS, MESSAGE, SIGNALS
-from fastsync_lab.paths import locked, repo_root, write_whole
+from fastsync_lab.host import shell
+from fastsync_lab.host.interrupt import EXIT_STATUS, MESSAGE, SIGNALS
+from fastsync_lab.host.paths import locked, repo_root, write_whole
 from tests.unit.interrupted import PHASES
 
 LIMIT_S = 2.0

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fastsync_lab.kernel_log import (
+from fastsync_lab.machine.kernel_log import (
     BAD_WORDS,
     SHOWN_LINES,
     check_kernel_log,

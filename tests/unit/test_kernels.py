@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import fetch, kernels
-from fastsync_lab.chroot import HERE
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.kernels import KernelTree, Offer, Series
-from fastsync_lab.progress import silent
-from fastsync_lab.shell import Completed
+from fastsync_lab.host import fetch, kernels
+from fastsync_lab.host.chroot import HERE
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.kernels import KernelTree, Offer, Series
+from fastsync_lab.host.progress import silent
+from fastsync_lab.host.shell import Completed
 
 MADISON = """\
 linux-source-6.12 | 6.12.117-1~deb12u1 | http://mirror.example/debian-security bookworm-security/main amd64 Packages

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import console, shell
-from fastsync_lab.console import Console, forget_oldest
-from fastsync_lab.limits import LEAST_WALL_S, WALL_FACTOR, Limit, processor_seconds
+from fastsync_lab.host import shell
+from fastsync_lab.host.limits import LEAST_WALL_S, WALL_FACTOR, Limit, processor_seconds
+from fastsync_lab.machine import console
+from fastsync_lab.machine.console import Console, forget_oldest
 
 
 class Meter:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import lint
-from fastsync_lab.build import Kbuild
-from fastsync_lab.chroot import HERE
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernels import find_series, tree_at
-from fastsync_lab.shell import Completed
+from fastsync_lab.host import lint
+from fastsync_lab.host.build import Kbuild
+from fastsync_lab.host.chroot import HERE
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import find_series, tree_at
+from fastsync_lab.host.shell import Completed
 
 OURS = "mtime.c:12:3: warning: symbol 'x' was not declared. Should it be static?"
 THEIRS = "/cache/include/linux/list.h:4:5: warning: something about the kernel"

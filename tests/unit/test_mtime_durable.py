@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastsync_lab import shell
-from fastsync_lab.paths import repo_root
+from fastsync_lab.host import shell
+from fastsync_lab.host.paths import repo_root
 
 S = 10**9
 FAR_NS = 2**31 - 1

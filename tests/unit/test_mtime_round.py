@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastsync_lab import shell
-from fastsync_lab.paths import repo_root
+from fastsync_lab.host import shell
+from fastsync_lab.host.paths import repo_root
 
 NS = 10**9
 # ext4 stores 34 bits of seconds from -2**31 on: 1901-12-13 to 2446-05-10.

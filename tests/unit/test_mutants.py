@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import mutants, shell
-from fastsync_lab.mutants import Change, Outcome
+from fastsync_lab.host import mutants, shell
+from fastsync_lab.host.mutants import Change, Outcome
 
 RESULTS = """\
     fastsync_lab.required.x_within__mutmut_1: killed

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import needs, shell
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.paths import repo_root
+from fastsync_lab.host import needs, shell
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.paths import repo_root
 
 GROUPS = (needs.BUILD, needs.DEBUG_KERNEL, needs.GUEST, needs.IMAGES, needs.DATABASE)
 
@@ -46,9 +46,10 @@ def test_each_command_looks_for_its_own_first(
             if program.name != programs and not (tmp_path / program.name).exists():
                 (tmp_path / program.name).symlink_to(program)
     script = (
-        "from fastsync_lab import cli, cli_study, needs; needs.SYSTEM_FOLDERS = (); "
+        "from fastsync_lab.cli import main as cli, study; from fastsync_lab.host import needs; "
+        "needs.SYSTEM_FOLDERS = (); "
         "cli.fetch_kernel = None; cli.crash_command.run = cli.faults_command.run = None; "
-        "cli_study.run_studies = None; cli.main()"
+        "study.run_studies = None; cli.main()"
     )
     env = {"PATH": str(tmp_path), "FASTSYNC_CACHE": str(tmp_path / "cache")}
     argv = [sys.executable, "-c", script, *command]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import fetch, shell
-from fastsync_lab.build import follow_compiler
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.progress import (
+from fastsync_lab.host import fetch, shell
+from fastsync_lab.host.build import follow_compiler
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.progress import (
     PASSING_EACH_S,
     Finished,
     OnScreen,

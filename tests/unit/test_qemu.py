@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import initramfs, machine
-from fastsync_lab.errors import UsageError
-from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import UML, KernelTree
-from fastsync_lab.machine import Setting, Share, VmConfig
-from fastsync_lab.qemu import qemu_machine
-from fastsync_lab.uml import uml_machine
+from fastsync_lab.host.errors import UsageError
+from fastsync_lab.host.kernels import UML, KernelTree
+from fastsync_lab.machine import config as machine
+from fastsync_lab.machine import initramfs
+from fastsync_lab.machine.config import Setting, Share, VmConfig
+from fastsync_lab.machine.image import RootImage
+from fastsync_lab.machine.qemu import qemu_machine
+from fastsync_lab.machine.uml import uml_machine
 
 RELEASE = "6.12.1+deb12-amd64"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import report
+from fastsync_lab.cli import report
 from fastsync_lab.studies import studies
 from fastsync_lab.study import chapters, html
 from fastsync_lab.study.grid import Grid

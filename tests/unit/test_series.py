@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import build, series, shell
-from fastsync_lab.errors import FastsyncError, UsageError
-from fastsync_lab.series import Changelog, Person
+from fastsync_lab.host import build, series, shell
+from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.series import Changelog, Person
 from tests.unit.test_build import COMPILING, fake_tree, patch_text
 
 HEAD = """\

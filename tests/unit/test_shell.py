@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host import shell
+from fastsync_lab.host.errors import FastsyncError
 
 
 def test_run_returns_status_and_both_streams() -> None:

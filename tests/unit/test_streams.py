@@ -7,13 +7,13 @@ import threading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastsync_lab import shell
-from fastsync_lab.streams import pump_out, write_all
+from fastsync_lab.host import shell
+from fastsync_lab.machine.streams import pump_out, write_all
 
 # A process that connects its streams and plays the guest: what comes in goes out on both.
 ECHO = """
 import socket
-from fastsync_lab.streams import attach
+from fastsync_lab.machine.streams import attach
 pairs = [socket.socketpair() for _ in range(3)]
 with attach(*(here for here, _ in pairs)):
     received = bytearray()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fastsync_lab.paths import results_dir
+from fastsync_lab.host.paths import results_dir
 from fastsync_lab.studies import studies
 from fastsync_lab.study import figures, plot
 from fastsync_lab.study.figures import Figure, figures_of

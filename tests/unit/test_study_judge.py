@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.studies import studies
 from fastsync_lab.studies.qasio import OTHERS
 from fastsync_lab.study.judge import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.studies import neighbour, qasio
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, Cell, Output, Workload

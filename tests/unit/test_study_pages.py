@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.device import profile_names
-from fastsync_lab.documents import marks, replace_block
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
 from fastsync_lab.study import figures, gains, pages, plot, store
+from fastsync_lab.study.documents import marks, replace_block
 from fastsync_lab.study.grid import Part, in_markdown
 from fastsync_lab.study.store import Result, parse_result
 from tests.unit.study_results import (

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import load_profile, profile_names
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.image import RootImage
-from fastsync_lab.kernels import KernelTree
+from fastsync_lab.host import shell
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.workload import pristine_amalgamation, sqlbench_command
+from fastsync_lab.machine.device import load_profile, profile_names
+from fastsync_lab.machine.image import RootImage
 from fastsync_lab.studies import neighbour, qasio, studies
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, HEADLINE_RUNS, Cell, Study
@@ -29,7 +30,6 @@ from fastsync_lab.study.plan import (
     queue_script,
     sections,
 )
-from fastsync_lab.workload import pristine_amalgamation, sqlbench_command
 
 EVERY = list(studies())
 SHELLCHECK = [

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.study.rows import (
     Line,
     Place,

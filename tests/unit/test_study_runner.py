@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab.device import load_profile
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.progress import Tally, silent
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.progress import Tally, silent
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.trace import DATA, UNSORTED
+from fastsync_lab.machine.vm import GuestResult
 from fastsync_lab.studies import qasio, studies
 from fastsync_lab.study import plan, runner, store
 from fastsync_lab.study.contract import (
@@ -25,8 +27,6 @@ from fastsync_lab.study.contract import (
 )
 from fastsync_lab.study.filesystems import STOCK, in_mode
 from fastsync_lab.study.rows import Subjects
-from fastsync_lab.trace import DATA, UNSORTED
-from fastsync_lab.vm import GuestResult
 from tests.unit.test_study_plan import make_setting
 from tests.unit.test_trace import DUMPE2FS, TRACE
 

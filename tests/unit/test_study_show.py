@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.paths import repo_root
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.paths import repo_root
 from fastsync_lab.studies import studies
 from fastsync_lab.study import pages, show, store
 from fastsync_lab.study.judge import Verdict

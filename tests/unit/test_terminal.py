@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from fastsync_lab import terminal
-from fastsync_lab.paths import repo_root
+from fastsync_lab.host import terminal
+from fastsync_lab.host.paths import repo_root
 from tests.person import person_at
 
 # What the guest does, here: the command, its streams pipes, its status that of this program.
 OUTER = f"""
 import subprocess, sys
 sys.path.insert(0, {str(repo_root())!r})
-from fastsync_lab import terminal
+from fastsync_lab.host import terminal
 assert terminal.is_there()
 with terminal.raw():
     child = subprocess.Popen(terminal.on_terminal(["bash", "--norc"]), stdin=subprocess.PIPE,
@@ -52,7 +52,7 @@ def test_a_program_inside_has_a_terminal_of_this_ones_size_and_gets_ctrl_c() -> 
 
 def test_keys_are_as_before_when_it_is_over() -> None:
     text = (
-        "import termios; from fastsync_lab import terminal\n"
+        "import termios; from fastsync_lab.host import terminal\n"
         "before = termios.tcgetattr(0)\n"
         "try:\n"
         "    with terminal.raw():\n"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.trace import (
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.machine.trace import (
     DATA,
     JOURNAL,
     METADATA,

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import console, shell, vm
-from fastsync_lab.channel import Channel
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.limits import Limit
-from fastsync_lab.machine import CONTROL_PORT, VmConfig
+from fastsync_lab.host import shell
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.limits import Limit
+from fastsync_lab.machine import console, vm
+from fastsync_lab.machine.channel import Channel
+from fastsync_lab.machine.config import CONTROL_PORT, VmConfig
 
 Answer = Callable[[str, bytes], bytes | None]  # to a request and its body; None: hang up
 OOPS = "[   50.2] BUG: kernel NULL pointer dereference, address: 0\n[   50.3] Call Trace:\n"

@@ -5,7 +5,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from fastsync_lab.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests.results import (
     DIED,

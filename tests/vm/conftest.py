@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.build import (
+from fastsync_lab.host import shell
+from fastsync_lab.host.build import (
     ModuleSet,
     build_flashdev,
     build_modules,
     build_qasio,
     own_modules,
 )
-from fastsync_lab.debug.kernel import debug_kernel
-from fastsync_lab.device import DeviceProfile, load_profile
-from fastsync_lab.fetch import fetch_kernel
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.debug.kernel import debug_kernel
+from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.vm import Vm
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
 from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fastsync_lab.vm import GuestResult, Vm
+from fastsync_lab.machine.vm import GuestResult, Vm
 
 MNT = "/mnt"
 FILE = f"{MNT}/f"

@@ -7,9 +7,9 @@ script, and that calls only what is in the guest's memory.
 
 from dataclasses import dataclass, replace
 
-from fastsync_lab.device import load_profile
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.studies.qasio import WAITS, parse_waits
-from fastsync_lab.vm import Vm
 from tests.vm.guestfs import FILE, Event, GuestFs
 
 DEVICE = "/dev/flash0"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import prepare
 from tests.vm.guestfs import (
     CAPACITY_MIB,

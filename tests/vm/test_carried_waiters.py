@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import load_profile
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, compile_program, other_device
 from tests.vm.guestfs import MNT, GuestFs
 

@@ -9,8 +9,8 @@ from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome, Request
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.summary import failure_lines
-from fastsync_lab.paths import repo_root
-from fastsync_lab.progress import silent
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.progress import silent
 from tests.vm.test_crash_tids import FAULT as TIDS
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 

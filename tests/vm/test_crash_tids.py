@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from fastsync_lab.build import assemble
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.layouts import move_ext
 from fastsync_lab.crash.script import BLOCK, Script
 from fastsync_lab.crash.singles import CREATE, SYNCS, changes_with_syncs
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.paths import repo_root
-from fastsync_lab.progress import silent
+from fastsync_lab.host.build import assemble
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.progress import silent
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet, assemble, build_modules
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.paths import repo_root
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet, assemble, build_modules
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, prepare
 from tests.vm.guestfs import CRASH, MNT, MS, GuestFs
 from tests.vm.test_stress import check_rounds, stress_on

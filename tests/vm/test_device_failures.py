@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.device import DeviceProfile, load_profile
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.vm import GuestResult, Vm
+from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.vm import GuestResult, Vm
 
 UNIFORM = load_profile("uniform-100us")
 CAPACITY_MIB = 16

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.device import DeviceProfile, RequestKind, load_profile, profile_names
-from fastsync_lab.vm import Vm
+from fastsync_lab.host import shell
+from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile, profile_names
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME
 
 pytestmark = IN_TIME

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.interrupt import EXIT_STATUS, MESSAGE
-from fastsync_lab.paths import repo_root, results_dir
+from fastsync_lab.host import shell
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.interrupt import EXIT_STATUS, MESSAGE
+from fastsync_lab.host.paths import repo_root, results_dir
 
 DEVICE = "nvme"  # not that of quick runs: nobody's results are in the way
 LIMIT_S = 2.0

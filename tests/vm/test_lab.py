@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.build import ModuleSet, apply_patch, assemble, kbuild, make_module
-from fastsync_lab.errors import FastsyncError
-from fastsync_lab.image import root_image
-from fastsync_lab.kernels import KernelTree, file_checksum
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.paths import build_dir, cache_dir, repo_root
-from fastsync_lab.progress import silent
-from fastsync_lab.vm import Vm
+from fastsync_lab.host import shell
+from fastsync_lab.host.build import ModuleSet, apply_patch, assemble, kbuild, make_module
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import KernelTree, file_checksum
+from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
+from fastsync_lab.host.progress import silent
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.image import root_image
+from fastsync_lab.machine.vm import Vm
 
 
 @pytest.fixture

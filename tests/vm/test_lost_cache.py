@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import DeviceProfile, load_profile
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.vm import Vm
 from tests.vm.guestfs import CAPACITY_MIB, CRASH, MNT, MS, NO_PERIODIC_COMMIT, GuestFs, parse_events
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds

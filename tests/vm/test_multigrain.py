@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import FILE, GuestFs
 

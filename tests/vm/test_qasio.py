@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastsync_lab.vm import Vm
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME
 from tests.vm.guestfs import FILE, MNT, GuestFs, parse_events
 from tests.vm.scheduled import (

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet, kbuild, make_module, own_module_variables
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.paths import build_dir, repo_root
-from fastsync_lab.progress import silent
+from fastsync_lab.host.build import ModuleSet, kbuild, make_module, own_module_variables
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import build_dir, repo_root
+from fastsync_lab.host.progress import silent
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.studies.qasio import WAITS
-from fastsync_lab.vm import Vm
 from tests.vm.conftest import IN_TIME, compile_program
 from tests.vm.guestfs import FILE, MNT, GuestFs
 from tests.vm.scheduled import (

@@ -22,7 +22,7 @@ from fastsync_lab.crash.recording import PAGE, Recording, load_recording
 from fastsync_lab.crash.recover import Found, Recoverer, plan
 from fastsync_lab.crash.states import State, all_states, sample
 from fastsync_lab.crash.trace import parse_trace
-from fastsync_lab.progress import silent
+from fastsync_lab.host.progress import silent
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fastsync_lab import shell
-from fastsync_lab.build import (
+from fastsync_lab.host import shell
+from fastsync_lab.host.build import (
     FILESYSTEMS,
     assemble,
     copy_stock,
@@ -12,9 +12,9 @@ from fastsync_lab.build import (
     make_module,
     overlay_files,
 )
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.progress import silent
-from fastsync_lab.series import write_series
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.progress import silent
+from fastsync_lab.host.series import write_series
 
 
 def sources(folder: Path) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fastsync_lab.paths import repo_root
+from fastsync_lab.host.paths import repo_root
 from tests.person import person_at
 
 LIMIT_S = 240.0  # the host may be busy

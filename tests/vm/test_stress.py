@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet, build_modules
-from fastsync_lab.kernel_log import check_kernel_log
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.paths import repo_root
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet, build_modules
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import compile_program, prepare
 from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.device import load_profile
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, Axes, Cell, FileSystem, Script, Study
 from fastsync_lab.study.filesystems import FIVE, PEERS, RAW
 from fastsync_lab.study.plan import Job, Setting
 from fastsync_lab.study.rows import Values
 from fastsync_lab.study.runner import Guest
-from fastsync_lab.vm import Vm
 
 DEVICE = "uniform-100us"
 WORK = fio.Overwrites("random", file_mib=1, seconds=1)

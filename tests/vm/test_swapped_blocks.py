@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastsync_lab.vm import Vm
+from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import compile_program
 from tests.vm.guestfs import FILE, NO_PERIODIC_COMMIT, GuestFs
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab import shell
-from fastsync_lab.build import build_flashdev, build_modules
-from fastsync_lab.debug.kernel import uml_kernel
-from fastsync_lab.device import load_profile
-from fastsync_lab.errors import FastsyncError, TimeLimitError
-from fastsync_lab.fetch import fetch_kernel
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import Share, VmConfig
-from fastsync_lab.paths import build_dir
-from fastsync_lab.vm import Vm
+from fastsync_lab.host import shell
+from fastsync_lab.host.build import build_flashdev, build_modules
+from fastsync_lab.host.debug.kernel import uml_kernel
+from fastsync_lab.host.errors import FastsyncError, TimeLimitError
+from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import build_dir
+from fastsync_lab.machine.config import Share, VmConfig
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
 from tests.vm.test_lab import build_crashing, children
 
 pytestmark = pytest.mark.debian("User-Mode Linux is another kernel than the debug kernel")
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.debian("User-Mode Linux is another kernel than the debu
 # A process that passes its streams to a command in the guest.
 ATTACHED = """
 import pickle, sys
-from fastsync_lab.vm import Vm
+from fastsync_lab.machine.vm import Vm
 with Vm(pickle.loads(bytes.fromhex(sys.argv[1]))) as guest:
     sys.exit(guest.run_attached(sys.argv[2:]))
 """

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.build import ModuleSet
-from fastsync_lab.kernels import KernelTree
-from fastsync_lab.machine import VmConfig
-from fastsync_lab.vm import Vm
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.guest import Guest, prepare
 from fastsync_lab.xfstests.results import DIED, HUNG, NOT_RUN, PASS
 

@@ -1,0 +1,115 @@
+"""What `./fastsync report` makes of results/: the documents' figures, and one page of HTML."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastsync_lab.crash import summary as crash
+from fastsync_lab.faults import summary as faults
+from fastsync_lab.host.paths import build_dir, write_whole
+from fastsync_lab.host.progress import Report, silent
+from fastsync_lab.study.chapters import Section, absent, sections
+from fastsync_lab.study.grid import Part
+from fastsync_lab.study.html import document, element, inline, parts_of
+from fastsync_lab.study.keeper import tables_of, whole_results
+from fastsync_lab.study.pages import load_full, write_pages
+from fastsync_lab.study.show import Studies
+from fastsync_lab.study.store import Result
+from fastsync_lab.xfstests import summary as xfstests
+
+TITLE = "fastsync: what was measured"
+INTRO = """\
+fastsync is a pair of kernel modules that makes `fsync()` on ext4 cost what `fdatasync()` costs.
+This page has everything that its lab measured, made from results/ by `./fastsync report`."""
+WARNING = "**Experimental: so far it has run in virtual machines only.** Times are those of \
+modelled devices, in virtual time."
+READING = """\
+*Ideal* is `fdatasync()` on Debian's ext4. *truncate* and *defer* are the two modes of fastsync, at
+100 ms. Of several runs a figure is the median ± the distance of the farthest one; no digit is shown
+that is finer. Click a column's head to sort by it."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What keeps results of its own beside the studies': its section, and how it is run."""
+
+    name: str
+    title: str
+    command: str
+    load: Callable[[], Sequence[Mapping[str, Any]]]
+    parts: Callable[[Mapping[str, Any]], list[Part]]
+    write: Callable[[], None]  # into the documents
+    sentence: Callable[[Mapping[str, Any]], str] | None = None
+
+
+WALKS = (
+    Walk(
+        name="crash",
+        title="Power cuts",
+        command="./fastsync crash all",
+        load=partial(whole_results, "crash"),
+        parts=crash.parts,
+        write=crash.write_crash,
+        sentence=crash.sentence,
+    ),
+    Walk(
+        name="faults",
+        title="I/O errors",
+        command="./fastsync faults",
+        load=partial(whole_results, "faults"),
+        parts=faults.parts,
+        write=faults.write_faults,
+        sentence=faults.sentence,
+    ),
+    Walk(
+        name="xfstests",
+        title="xfstests",
+        command="./fastsync xfstests --tree FOLDER",
+        load=xfstests.load,
+        parts=xfstests.parts,
+        write=xfstests.write_xfstests,
+    ),
+)
+
+
+def section_of(walk: Walk) -> Section:
+    """The section of a walk."""
+    results = walk.load()
+    said: list[Part] = [walk.sentence(result) for result in results] if walk.sentence else []
+    again = f"To repeat it: `{walk.command}`"
+    body = parts_of([*said, *tables_of(results, walk.parts), again])
+    return Section(
+        walk.name,
+        walk.title,
+        body if results else absent(f"Not measured yet. `{walk.command}`"),
+    )
+
+
+def page(results: Sequence[Result], studies: Studies) -> str:
+    """The whole page of HTML."""
+    found = [*sections(results, studies), *map(section_of, WALKS)]
+    head = [
+        element("h1", inline(TITLE)),
+        element("p", inline(WARNING), class_="warning"),
+        parts_of([INTRO, READING]),
+    ]
+    links = [(section.name, section.title) for section in found]
+    return document(TITLE, links, "\n".join([*head, *(section.html for section in found)]))
+
+
+def write_report(studies: Studies, report: Report = silent) -> Path:
+    """Write the documents' figures and build/report.html, whose path is returned.
+
+    Raises FastsyncError when there is no full result, or a document lacks its marks.
+    """
+    results = load_full()
+    report("writing the documents and their plots")
+    write_pages(results, studies)
+    for walk in WALKS:
+        walk.write()
+    report("writing the page of HTML")
+    path = build_dir() / "report.html"
+    write_whole(path, page(results, studies))
+    return path

@@ -1,0 +1,232 @@
+"""The commands `vm` and `shell`."""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastsync_lab.cli.options import (
+    COMPLETE_DEVICE,
+    KernelOption,
+    StockOption,
+    check_kernel,
+    starting,
+)
+from fastsync_lab.host import needs, terminal
+from fastsync_lab.host.build import build_flashdev, build_modules
+from fastsync_lab.host.debug.kernel import DEBUG
+from fastsync_lab.host.debug.kernel import debug_kernel as build_debug_kernel
+from fastsync_lab.host.errors import UsageError, check_names
+from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.paths import build_dir
+from fastsync_lab.host.progress import progress
+from fastsync_lab.machine.config import VmConfig, check_machine, parse_share
+from fastsync_lab.machine.device import DEVICES_RANGE, load_profile, profile_names
+from fastsync_lab.machine.image import DEFAULT, image_names, root_image
+from fastsync_lab.machine.vm import Vm
+
+VM_STATUS = "Exit status: that of COMMAND; 1 when the guest fails, 2 for bad usage."
+SHELL_STATUS = "Exit status: that of the shell; 1 when the guest fails, 2 for bad usage."
+
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Load a device profile ({', '.join(profile_names())}) as $FASTSYNC_DEV.",
+        autocompletion=COMPLETE_DEVICE,
+    ),
+]
+CapacityOption = Annotated[int, typer.Option(help="Its capacity in MiB.", min=16)]
+DevicesOption = Annotated[
+    int,
+    typer.Option(
+        help="How many of them; $FASTSYNC_DEVS has all.",
+        min=DEVICES_RANGE[0],
+        max=DEVICES_RANGE[1],
+    ),
+]
+RealTimeOption = Annotated[
+    bool,
+    typer.Option("--real-time", help="The host's clock (emulated all the same, without KVM)."),
+]
+DebugKernelOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Boot the kernel that looks for bugs, one of {', '.join(DEBUG)}, in place of "
+        "Debian's.",
+        autocompletion=starting(DEBUG),
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
+]
+ShareOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FOLDER[:rw]",
+        help="A folder of the host that the guest sees at the same path, to read, or with :rw "
+        "to write; may be repeated.",
+    ),
+]
+MemoryOption = Annotated[int, typer.Option(help="The guest's memory in MiB.", min=256, max=65536)]
+ProcessorsOption = Annotated[
+    int, typer.Option(help="How many it has; more than one take --real-time.", min=1, max=8)
+]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A parameter for the kernel, like NAME=VALUE; may be repeated."),
+]
+RootOption = Annotated[
+    str,
+    typer.Option(
+        help=f"The root image, one of {', '.join(image_names())}.",
+        autocompletion=starting(image_names()),
+    ),
+]
+LimitOption = Annotated[
+    float,
+    typer.Option(
+        help="End the guest when COMMAND has taken so many seconds of the host's processors "
+        "(default: never).",
+        min=1,
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A guest that somebody wants. Raises UsageError for what there is not, or cannot be."""
+
+    kernel: str
+    stock: bool
+    device: str | None
+    device_mib: int
+    devices: int
+    real_time: bool
+    debug_kernel: str | None
+    out: Path | None
+    share: Sequence[str]
+    memory: int
+    processors: int
+    parameter: Sequence[str]
+    root: str
+
+    def __post_init__(self) -> None:
+        check_kernel(self.kernel, stock=self.stock)
+        if self.device is not None:
+            check_names("device profile", [self.device], profile_names())
+        elif self.devices != 1:
+            raise UsageError("--devices needs --device PROFILE")
+        if self.debug_kernel is not None:
+            check_names("debug kernel", [self.debug_kernel], DEBUG)
+        check_names("root image", [self.root], image_names())
+        check_machine(self.processors, tuple(self.parameter), real_time=self.real_time)
+
+
+@contextmanager
+def booted(asked: Asked) -> Iterator[Vm]:
+    """The guest, with its modules and its device."""
+    shares = tuple(map(parse_share, asked.share))
+    debug = asked.debug_kernel
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL if debug else ())
+    with ExitStack() as stack:
+        with progress() as report:
+            tree = fetch_kernel(asked.kernel, report=report)
+            if debug is not None:
+                tree = build_debug_kernel(tree, debug, report=report)
+            modules = build_modules(tree, stock=asked.stock, report=report)
+            flashdev = build_flashdev(tree, report=report) if asked.device else None
+            config = VmConfig(
+                *(tree, asked.memory, asked.processors, asked.real_time),
+                root=asked.root,
+                parameters=tuple(asked.parameter),
+                shares=shares,
+            )
+            root_image(asked.root, report=report)
+            if sys.stderr.isatty():  # elsewhere stderr is the command's alone
+                report(f"booting {tree.release}")
+            guest = stack.enter_context(Vm(config, out_dir=asked.out or build_dir() / "vm-out"))
+            guest.load_filesystem(modules)
+            if asked.device and flashdev:
+                guest.load_device(
+                    load_profile(asked.device),
+                    flashdev,
+                    capacity_mib=asked.device_mib,
+                    devices=asked.devices,
+                )
+        yield guest
+
+
+def vm(
+    command: Annotated[
+        list[str], typer.Argument(help="The command, after --; for a shell's: -- sh -c '…'.")
+    ],
+    kernel: KernelOption = "6.12",
+    stock: StockOption = False,
+    device: DeviceOption = None,
+    device_mib: CapacityOption = 512,
+    devices: DevicesOption = 1,
+    real_time: RealTimeOption = False,
+    debug_kernel: DebugKernelOption = None,
+    out: OutOption = None,
+    share: ShareOption = None,
+    memory: MemoryOption = 2048,
+    processors: ProcessorsOption = 1,
+    parameter: ParameterOption = None,
+    root: RootOption = DEFAULT,
+    time_limit: LimitOption = math.inf,
+) -> None:
+    """Boot the kernel with these modules and run COMMAND in it, as root, in virtual time.
+
+    The guest is a Debian system of its own: a root image under a layer of memory. It sees none of
+    the host's files but what --share names and the folder behind $FASTSYNC_OUT. stdin, stdout,
+    stderr and the exit status pass through.
+
+    Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
+    `sleep 60` is over at once, and a run does not depend on what else the host does.
+    """
+    asked = Asked(
+        *(kernel, stock, device, device_mib, devices, real_time, debug_kernel, out),
+        *(share or (), memory, processors, parameter or (), root),
+    )
+    with booted(asked) as guest:
+        status = guest.run_attached(command, timeout_s=time_limit)
+    raise typer.Exit(status)
+
+
+def shell(
+    kernel: KernelOption = "6.12",
+    stock: StockOption = False,
+    device: DeviceOption = None,
+    device_mib: CapacityOption = 512,
+    devices: DevicesOption = 1,
+    real_time: RealTimeOption = False,
+    debug_kernel: DebugKernelOption = None,
+    out: OutOption = None,
+    share: ShareOption = None,
+    memory: MemoryOption = 2048,
+    processors: ProcessorsOption = 1,
+    parameter: ParameterOption = None,
+    root: RootOption = DEFAULT,
+) -> None:
+    """Boot the kernel with these modules and open a shell in it, as root, on a terminal of its own.
+
+    The guest is that of `vm`. Ctrl-C goes to the program inside; `exit` or Ctrl-D ends the shell,
+    and the guest with it. The terminal has the size that this one has now; `stty rows 50 cols 120`
+    in the guest gives it another.
+    """
+    asked = Asked(
+        *(kernel, stock, device, device_mib, devices, real_time, debug_kernel, out),
+        *(share or (), memory, processors, parameter or (), root),
+    )
+    if not terminal.is_there():
+        raise UsageError("`shell` needs a terminal; for a command there is `vm -- COMMAND`")
+    with booted(asked) as guest, terminal.raw():
+        status = guest.run_attached(terminal.on_terminal(["bash"]))
+    raise typer.Exit(status)

@@ -1,0 +1,47 @@
+"""The command `xfstests`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastsync_lab.cli.options import KernelOption, check_kernel
+from fastsync_lab.host import needs
+from fastsync_lab.host.progress import progress
+from fastsync_lab.xfstests.command import LIMIT_S, request, run
+from fastsync_lab.xfstests.summary import print_results
+
+
+def xfstests(
+    tree: Annotated[Path, typer.Option(help="A checkout of xfstests; it is only read.")],
+    tests: Annotated[
+        list[str] | None,
+        typer.Argument(help="Tests (generic/001) and groups (quick, ext4/quick); default: quick."),
+    ] = None,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="off, truncate or defer, beside stock; may be repeated (default: the last two)."
+        ),
+    ] = None,
+    kernel: KernelOption = "6.12",
+    time_limit: Annotated[
+        float,
+        typer.Option(help="Of a test, in seconds of the host's processor; then it hangs.", min=1),
+    ] = LIMIT_S,
+) -> None:
+    """Run xfstests, the file systems' own test suite, and tell what only stock ext4 passes.
+
+    The suite is compiled from a copy, and its tests run on flash devices. What differs from stock
+    is run once more on both. An interrupted run goes on where it stopped; results of other modules,
+    another kernel or another checkout do not count. docs/reliability.md has the details.
+    """
+    check_kernel(kernel, stock=False)
+    asked = request(tree, tests or [], mode)
+    needs.check_programs(needs.BUILD, needs.GUEST)
+    with progress() as report:
+        store, failed = run(asked, kernel, limit_s=time_limit, report=report)
+    for one_mode, test, left in failed:
+        print(f"{one_mode} {test} did not pass; what it left is in {left}")
+    if print_results(store.runs, asked.tests):
+        raise typer.Exit(1)

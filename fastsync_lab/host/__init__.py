@@ -1,0 +1,15 @@
+"""This machine: Debian's kernels, what is built for them, and how other programs are run.
+
+kernels, fetch   which stock kernels there are, and how one gets into the cache
+chroot           the Debian that a kernel's compiler comes from
+build, series    the modules; the same change as patches for a kernel tree
+debug            kernels that look for bugs, and the one that is a program of this machine
+workload         programs/, compiled for the guest
+options          the mount options of our ext4
+needs            the programs that each command runs
+lint, mutants    what `make lint` and `make mutants` run
+shell            child processes, all of them
+interrupt        what a signal ends, and how
+progress         how long work tells what it is doing
+limits, paths, errors, terminal
+"""

@@ -1,0 +1,195 @@
+"""Does a test notice each small change of the code that judges results? `make mutants`.
+
+mutmut makes the changes, one at a time, and runs the unit tests that reach the changed function
+([tool.mutmut] in pyproject.toml says of which modules, with which tests). It works in a copy of the
+tree, build/mutants/, and goes on where it was interrupted. Of a function that has not changed, a
+mutant that was killed is not tried again: `make clean` forgets that. One that no test notices has
+to be explained in tests/mutants.toml. docs/mutants.md is written from both.
+"""
+
+import re
+import shutil
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.interrupt import guarded
+from fastsync_lab.host.paths import build_dir, repo_root, write_whole
+from fastsync_lab.host.shell import follow, run
+
+LEAST_KILLED = 0.9
+NOTICED = ("killed", "timeout", "segfault", "caught by type check")
+DOCUMENT = "docs/mutants.md"
+HEAD = f"""# Mutants: does a test notice a change of what judges results?
+
+Written by `make mutants`. [mutmut](https://mutmut.readthedocs.io) changes the modules below in one
+place at a time (a comparison, a constant, an argument, a condition, a word of a message) and runs
+the unit tests. A mutant is killed when a test fails. At least {LEAST_KILLED:.0%} have to be, and
+each that survives has its reason here. What is outside of functions, and properties, the tool does
+not change: the pattern of the kernel log has a test for each of its words, bars have a second
+list in `tests/unit/test_required.py`, and the property that says whether a bar is reached calls a
+function.
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A mutant that survived, by what it changed: lines without their indentation."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many mutants a module had, and how many a test noticed."""
+
+    module: str
+    mutants: int
+    killed: int
+
+
+def parse_results(text: str) -> dict[str, str]:
+    """What became of each mutant, from `mutmut results --all true`."""
+    return dict(re.findall(r"^\s+(\S+): (.+)$", text, re.M))
+
+
+def module_of(mutant: str) -> str:
+    """The file that a mutant's name is of: "fastsync_lab.crash.oracle.x_name__mutmut_1"."""
+    return mutant.rpartition(".")[0].replace(".", "/") + ".py"
+
+
+def parse_change(mutant: str, diff: str) -> Change:
+    """What a mutant changes, from `mutmut show`."""
+    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
+    old, new = (
+        " ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+"
+    )
+    return Change(module_of(mutant), old, new)
+
+
+def outcomes_of(results: Mapping[str, str], modules: Sequence[str]) -> list[Outcome]:
+    """The numbers of each module, in their order."""
+    all_of = Counter(module_of(mutant) for mutant in results)
+    killed = Counter(module_of(mutant) for mutant, what in results.items() if what in NOTICED)
+    return [Outcome(module, all_of[module], killed[module]) for module in modules]
+
+
+def load_reasons(text: str) -> dict[Change, str]:
+    """Why mutants may survive: [[survivor]] tables with module, old, new and why."""
+    return {
+        Change(row["module"], row["old"], row["new"]): row["why"]
+        for row in tomllib.loads(text).get("survivor", [])
+    }
+
+
+def problems(
+    outcomes: Sequence[Outcome], survivors: Sequence[Change], reasons: Mapping[Change, str]
+) -> list[str]:
+    """What is not as it has to be."""
+    found = [
+        f"{one.module}: only {one.killed} of {one.mutants} mutants are killed"
+        for one in outcomes
+        if one.killed < LEAST_KILLED * one.mutants or not one.mutants
+    ]
+    found += [
+        f"{one.module}: nobody explains `{one.new}` in place of `{one.old}`"
+        for one in survivors
+        if one not in reasons
+    ]
+    return found + [
+        f"{one.module}: tests/mutants.toml explains `{one.new}`, which no longer survives"
+        for one in reasons
+        if one not in survivors
+    ]
+
+
+def document(
+    outcomes: Sequence[Outcome], survivors: Sequence[Change], reasons: Mapping[Change, str]
+) -> str:
+    """docs/mutants.md."""
+    every = Outcome(
+        "all", sum(one.mutants for one in outcomes), sum(one.killed for one in outcomes)
+    )
+    lines = [HEAD, "| module | mutants | killed | share |", "| --- | ---: | ---: | ---: |"]
+    for one in (*outcomes, every):
+        share = f"{one.killed / one.mutants:.1%}" if one.mutants else "–"
+        lines.append(f"| {one.module} | {one.mutants} | {one.killed} | {share} |")
+    lines += ["", "## Those that survive", ""]
+    for survivor in survivors:
+        why = reasons.get(survivor, "not explained")
+        lines.append(f"- {survivor.module}: `{survivor.new}` in place of `{survivor.old}`: {why}")
+    return "\n".join(lines if survivors else [*lines, "None."]) + "\n"
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def copy_tree(target: Path) -> None:
+    """Bring the copy up to date; what has not changed keeps its time, and so its results."""
+    names = run(["git", "ls-files", "-co", "--exclude-standard"], cwd=repo_root()).stdout
+    for name in names.splitlines():
+        origin, copy = repo_root() / name, target / name
+        if not origin.is_file():
+            copy.unlink(missing_ok=True)
+        elif not copy.is_file() or copy.read_bytes() != origin.read_bytes():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(origin, copy)
+
+
+def mutmut(tree: Path, *arguments: str) -> str:
+    """What mutmut says about the copy."""
+    return run([sys.executable, "-m", "mutmut", *arguments], cwd=tree).stdout
+
+
+def run_mutants(tree: Path, mutants: Sequence[str] = ()) -> None:
+    """Run mutmut with one process, its output passed on: what is missing, or these mutants again.
+
+    Raises FastsyncError when it fails.
+    """
+    script = 'cd "$1" && shift && exec "$0" -m mutmut run --max-children 1 "$@"'
+    argv = ["sh", "-c", script, sys.executable, str(tree), *mutants]
+    if follow(argv, lambda line: print(line, end="", flush=True)) != 0:
+        raise FastsyncError("mutmut failed")
+
+
+def results_of(tree: Path) -> dict[str, str]:
+    """What has become of each mutant."""
+    return parse_results(mutmut(tree, "results", "--all", "true"))
+
+
+def main() -> None:
+    """Run what is missing, write the document; status 1 if something is not as it has to be."""
+    tree = build_dir() / "mutants"
+    copy_tree(tree)
+    try:
+        run_mutants(tree)
+        if missed := [name for name, what in results_of(tree).items() if what not in NOTICED]:
+            run_mutants(tree, missed)  # a test of them may have come since they survived
+        results = results_of(tree)
+        survivors = sorted(
+            {
+                parse_change(mutant, mutmut(tree, "show", mutant))
+                for mutant, what in results.items()
+                if what not in NOTICED
+            },
+            key=lambda change: (change.module, change.old, change.new),
+        )
+    except FastsyncError as error:
+        sys.exit(f"fastsync: {error}")
+    config = tomllib.loads((repo_root() / "pyproject.toml").read_text())["tool"]["mutmut"]
+    outcomes = outcomes_of(results, config["only_mutate"])
+    reasons = load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
+    write_whole(repo_root() / DOCUMENT, document(outcomes, survivors, reasons))
+    found = problems(outcomes, survivors, reasons)
+    print("\n".join(found) or f"all as it has to be: {DOCUMENT}")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    guarded(main)

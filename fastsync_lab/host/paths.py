@@ -1,0 +1,74 @@
+"""Where things lie: the repository, the cache of unpacked kernels, build products and results."""
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from fastsync_lab.host.interrupt import STOP
+
+LOCK_RETRY_S = 0.1
+
+
+def repo_root() -> Path:
+    """The top of the source tree (the folder that holds ./fastsync)."""
+    return Path(__file__).resolve().parents[2]
+
+
+def cache_dir() -> Path:
+    """Kernels, images: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
+    if own := os.environ.get("FASTSYNC_CACHE"):
+        return Path(own).absolute()
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg).absolute() / "fastsync"
+    return Path.home() / ".cache" / "fastsync"
+
+
+def build_dir() -> Path:
+    """Build products, one folder a kernel series."""
+    return repo_root() / "build"
+
+
+def results_dir() -> Path:
+    """Result files (JSON) and plots."""
+    return repo_root() / "results"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock for the time of a `with`, so that two builds do not meet.
+
+    A signal ends the wait for it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        while not _try_lock(file):
+            STOP.sleep(LOCK_RETRY_S)
+        yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Take the lock, unless another has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step: whoever reads it, and whatever ends us, it is never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    with STOP.held():
+        half.write_bytes(content if isinstance(content, bytes) else content.encode())
+        half.replace(path)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace a JSON file in one step."""
+    write_whole(path, json.dumps(value, indent=1) + "\n")

@@ -1,0 +1,49 @@
+"""User-Mode Linux: a kernel that is a program of the host, and the machine of a guest at once.
+
+It boots in a tenth of a second and runs at a tenth of the host's speed, where QEMU emulates each
+instruction. It has the host's clock, so nothing that happens in it is told in figures, and one
+processor. What it has of the host comes by names in its folder, where it starts: the images as
+disks, folders by hostfs, the agent's ports as serial lines. Root in the guest can do to the host
+what the user can who started it: it runs what is ours.
+"""
+
+from pathlib import Path
+
+from fastsync_lab.machine.config import Machine, Setting, VmConfig, die_with_us, shared
+from fastsync_lab.machine.image import modules_image
+
+MEMORY = "/dev/shm"  # a tmpfs, for the file that is the guest's memory: nobody else sees it
+# A panic ends it, with an abort(). Of what is written to /dev/kmsg nothing is left out.
+KERNEL_PARAMETERS = ("panic=-1", "printk.devkmsg=on", "con=null", "con0=null,fd:1", "ssl=null")
+
+
+NAMES = "host"  # the folder's part with names for what is the host's
+
+
+def link(folder: Path, name: str, target: Path) -> str:
+    """A name in the folder for a file of the host: UML cuts paths at spaces, commas and colons."""
+    path = Path(NAMES, name)
+    (folder / path).symlink_to(target)
+    return str(path)
+
+
+def uml_machine(config: VmConfig, setting: Setting) -> Machine:
+    """The machine that the kernel itself is; puts the names into the folder."""
+    tree, folder = config.tree, setting.folder
+    mail = folder / NAMES / "mail"
+    mail.mkdir(parents=True)
+    for tag, share in shared(config, setting.out_dir).items():
+        link(folder, tag, share.folder)
+    argv = ["prlimit", "--core=0", str(tree.vmlinuz), f"mem={config.memory_mib}M"]
+    argv += [
+        f"initrd={setting.initramfs.relative_to(folder)}",
+        f"hostfs={folder / NAMES}",
+        "uml_dir=.",
+    ]
+    argv += [f"ubd0r={link(folder, 'root', setting.image.path)}"]
+    argv += [f"ubd1r={link(folder, 'modules', modules_image(tree))}"]
+    argv += KERNEL_PARAMETERS
+    for number, descriptor in enumerate(setting.ports.values()):
+        argv.append(f"ssl{number}=fd:{descriptor}")
+    argv += config.parameters
+    return Machine(die_with_us(argv), "uml.sh", env={"TMPDIR": MEMORY}, mail=mail)

@@ -1,0 +1,86 @@
+"""The result files of long runs: kept part by part, and written into two documents when whole."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fastsync_lab.host.paths import repo_root, results_dir, write_json
+from fastsync_lab.study.documents import write_block
+from fastsync_lab.study.grid import Part as Paragraph
+from fastsync_lab.study.grid import in_markdown
+
+DOCUMENT = "docs/reliability.md"
+README = "README.md"
+
+Part = TypeVar("Part")
+Result = Mapping[str, Any]
+
+
+class Keeper(Generic[Part]):
+    """Keeps parts in `path`'s *.partial.json until the run is whole, and takes them up again.
+
+    `make` makes a result of parts, `load` the parts of a result. Parts are taken up only where
+    all keys of a result that `same` names are what they would be now.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        make: Callable[[Sequence[Part]], dict[str, Any]],
+        load: Callable[[Mapping[str, Any]], list[Part]],
+        same: Sequence[str],
+    ) -> None:
+        self._path = path
+        self._partial = path.with_suffix(".partial.json")
+        self._make = make
+        self.parts: list[Part] = self._kept(load, same)
+
+    def _kept(
+        self, load: Callable[[Mapping[str, Any]], list[Part]], same: Sequence[str]
+    ) -> list[Part]:
+        try:
+            result = json.loads(self._partial.read_text())
+            now = self._make([])
+            return load(result) if all(result[key] == now[key] for key in same) else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def add(self, part: Part) -> None:
+        """A part is finished."""
+        self.parts.append(part)
+        write_json(self._partial, self._make(self.parts))
+
+    def finish(self) -> Path:
+        """All are; where the result lies."""
+        write_json(self._path, self._make(self.parts))
+        self._partial.unlink(missing_ok=True)
+        return self._path
+
+
+def tables_of(
+    results: Sequence[Result], parts: Callable[[Result], list[Paragraph]]
+) -> list[Paragraph]:
+    """What documents show of some results, one beneath the other."""
+    return [part for result in results for part in parts(result)]
+
+
+def whole_results(kind: str) -> list[Result]:
+    """The results of whole runs with our modules: results/KIND-SERIES.json."""
+    paths = sorted(results_dir().glob(f"{kind}-*.json"))
+    results = [json.loads(path.read_text()) for path in paths if "quick" not in path.name]
+    return [one for one in results if one["complete"] and one["modules"] == "fastsync"]
+
+
+def write_blocks(
+    kind: str, parts: Callable[[Result], list[Paragraph]], sentence: Callable[[Result], str]
+) -> None:
+    """Write the tables of whole runs into docs/reliability.md, and a sentence into the README.
+
+    Raises FastsyncError when one of these lacks the marks named `kind`.
+    """
+    results = whole_results(kind)
+    if not results:
+        return
+    write_block(repo_root() / DOCUMENT, kind, in_markdown(tables_of(results, parts)))
+    write_block(repo_root() / README, kind, "\n\n".join(map(sentence, results)))
