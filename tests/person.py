@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import termios
 import time
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def person_at(
     """A program with a terminal of that size: its process, and who sits there."""
     pid, master = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a script's `&` lets it be ignored
         os.execvp(command[0], command)
     try:
         termios.tcsetwinsize(master, (rows, columns))

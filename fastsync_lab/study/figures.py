@@ -368,7 +368,8 @@ def overview(studies: Mapping[str, Study[Any]], lines: Sequence[Line]) -> Figure
         shown = [line for line in mine if (line.place.workload, line.place.subject) in names]
         for (device, name), group in grouped(study, shown).items():
             if bars := speed_bars(study, group, OTHERS):
-                groups[f"{name}, {device}" if several else name] = bars
+                said = f"{study.name}: {name}"
+                groups[f"{said}, {device}" if several else said] = bars
     if not groups:
         return None
     title = "Speed on several devices" if several else f"On {lines[0].place.device}"

@@ -97,7 +97,10 @@ def test_the_picture_of_a_short_run_has_what_the_headline_has() -> None:
     sqlite = result(four((20, 40, 43, 46), "PERSIST", "update"), "sqlite")
     lines = [*parse_result(overwrite()).lines, *sqlite.lines, *sweep([1, 2, 3, 4]).lines]
     found = figures.overview(studies(), lines)
-    assert found is not None and list(found.groups) == ["random", "PERSIST update"]
+    assert found is not None and list(found.groups) == [
+        "overwrite: random",
+        "sqlite: PERSIST update",
+    ]
     assert found.title == "On sata-ssd"
 
 
