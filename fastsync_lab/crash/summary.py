@@ -48,26 +48,42 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
     return outcomes
 
 
+# What a problem of a state that does not mount begins with; all others follow from it.
+NO_MOUNT = "mount failed"
+
+
 def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The same cases, with each failure marked whose every problem the stock modules have, too.
 
     A problem names file, place and operation; it is looked for in the same workload and journal.
+    That a state does not mount names none of these, and is looked for in each workload on that
+    kind of file system.
     """
-    on_stock: dict[Case, set[str]] = {
-        one.case: {problem for failure in one.failures for problem in failure.problems}
-        for one in outcomes
-        if one.case.mode == CONTROL
-    }
+    on_stock: dict[Case, set[str]] = {}
+    unmountable: dict[str, set[str]] = {}
+    for one in outcomes:
+        if one.case.mode == CONTROL:
+            found = {problem for failure in one.failures for problem in failure.problems}
+            on_stock[one.case] = found
+            unmountable.setdefault(one.case.journal, set()).update(_no_mount(found))
+
+    def is_known(case: Case, failure: Failure) -> bool:
+        if causes := _no_mount(failure.problems):
+            return unmountable.get(case.journal, set()).issuperset(causes)
+        return on_stock.get(replace(case, mode=CONTROL), set()).issuperset(failure.problems)
 
     def marked(one: Outcome) -> Outcome:
-        known = on_stock.get(replace(one.case, mode=CONTROL), set())
         failures = [
-            replace(failure, on_stock=known.issuperset(failure.problems))
-            for failure in one.failures
+            replace(failure, on_stock=is_known(one.case, failure)) for failure in one.failures
         ]
         return replace(one, failures=failures)
 
     return [marked(one) for one in outcomes]
+
+
+def _no_mount(problems: Iterable[str]) -> set[str]:
+    """Those of the problems that say that the state does not mount, and why."""
+    return {problem for problem in problems if problem.startswith(NO_MOUNT)}
 
 
 # What says which cases there are, and how they are shown.
@@ -136,10 +152,13 @@ COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
     "failures": lambda one: len(one.own_failures),
     "seconds": lambda one: one.seconds,
 }
-FAST_COMMIT_COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
+STOCK_COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
+    "workloads": lambda _one: 1,
     "states": lambda one: one.states + one.second_states,
     "failures": lambda one: len(one.failures),
     "not on stock": lambda one: len(one.own_failures),
+}
+E2FSCK_COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
     "blocks wrong": lambda one: one.blocks_wrong,
     "e2fsck wrong": lambda one: one.e2fsck_wrong,
 }
@@ -187,7 +206,7 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
         f"{result['date'][:10]}; modes {', '.join(modes)}.",
         Grid(["workload", *COLUMNS], [*lines, ["together", *numbers(ours)]], texts=1),
         _kinds(ours),
-        *_fast_commits(outcomes),
+        *_beside_stock(outcomes),
     ]
 
 
@@ -201,16 +220,24 @@ def _kinds(ours: Sequence[Outcome]) -> Grid:
     return Grid(["kind", "workloads", *COLUMNS], lines, texts=1)
 
 
-def _fast_commits(outcomes: Sequence[Outcome]) -> list[Part]:
-    """A table of what comes of fast commits: ours, and what stock's code answers for."""
-    fast = [outcome for outcome in outcomes if outcome.case.journal in E2FSCK_CANNOT_REPLAY]
-    if not fast:
-        return []
+def _beside_stock(outcomes: Sequence[Outcome]) -> list[Part]:
+    """A table for each kind on which stock was run, too: of these workloads, a line a mode."""
+    tables: list[Part] = []
+    controls = [one.case for one in outcomes if one.case.mode == CONTROL]
+    for kind in dict.fromkeys(case.journal for case in controls):
+        workloads = {case.workload for case in controls if case.journal == kind}
+        mine = [one for one in outcomes if one.case.journal == kind]
+        tables.append(_modes_of(kind, [one for one in mine if one.case.workload in workloads]))
+    return tables
+
+
+def _modes_of(kind: str, outcomes: Sequence[Outcome]) -> Grid:
+    columns = {**STOCK_COLUMNS, **(E2FSCK_COLUMNS if kind in E2FSCK_CANNOT_REPLAY else {})}
     lines = []
-    for mode in sorted({outcome.case.mode for outcome in fast}):
-        mine = [outcome for outcome in fast if outcome.case.mode == mode]
-        lines.append([mode, *numbers(mine, FAST_COMMIT_COLUMNS)])
-    return [Grid(["fast_commit", *FAST_COMMIT_COLUMNS], lines, texts=1)]
+    for mode in sorted({one.case.mode for one in outcomes}):
+        mine = [one for one in outcomes if one.case.mode == mode]
+        lines.append([mode, *numbers(mine, columns)])
+    return Grid([kind, *columns], lines, texts=1)
 
 
 def sentence(result: Mapping[str, Any]) -> str:

@@ -250,7 +250,16 @@ def test_what_stock_makes_of_fast_commits_stands_beside_ours(builds: Builds) -> 
     request = Request(tuple(one.case for one in outcomes))
     text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
     assert "| mmap | 40 | 30 | 200 | 60 | 0 | 12 |" in text
-    assert all(f"| {mode} | 260 | 0 | 0 | 2 | 3 |" in text for mode in modes)
+    assert all(f"| {mode} | 1 | 260 | 0 | 0 | 2 | 3 |" in text for mode in modes)
+
+
+def test_another_kind_stands_beside_stock_with_the_workloads_that_both_ran(builds: Builds) -> None:
+    cases = [("mmap", "defer"), ("mmap", "stock"), ("append", "defer")]
+    outcomes = [outcome(Case(name, mode, "1k-blocks"), FAILURE) for name, mode in cases]
+    request = Request(tuple(one.case for one in outcomes))
+    text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
+    assert "| 1k-blocks | workloads | states | failures | not on stock |\n" in text
+    assert all(f"| {mode} | 1 | 260 | 1 | 0 |" in text for mode in ("defer", "stock"))
 
 
 def test_a_failure_that_stock_has_is_not_ours() -> None:
@@ -266,6 +275,18 @@ def test_a_failure_that_stock_has_is_not_ours() -> None:
     assert summary.failure_lines(found[1])[0].startswith("as on stock: 1 of 260")
     (alone,) = summary.compared_with_stock([ours])
     assert alone.own_failures == ours.failures
+
+
+def test_what_does_not_mount_on_stock_either_names_no_workload() -> None:
+    unmountable = ("mount failed with errno 74", "names: missing: ['f']")
+    torn = Failure("3.head0-1", 1, unmountable, "again", "image")
+    other_error = replace(torn, problems=("mount failed with errno 5",))
+    ours = outcome(Case("direct", "defer", "1k-blocks"), torn, other_error)
+    elsewhere = outcome(Case("direct", "defer", "bigalloc"), torn)
+    stock = outcome(Case("mmap", "stock", "1k-blocks"), replace(torn, problems=unmountable[:1]))
+    found = summary.compared_with_stock([ours, elsewhere, stock])
+    assert [failure.on_stock for failure in found[0].failures] == [True, False]
+    assert [failure.on_stock for failure in found[1].failures] == [False]
 
 
 def test_wrong_numbers_of_blocks_are_told_from_all_else() -> None:
