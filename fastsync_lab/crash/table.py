@@ -49,8 +49,7 @@ TABLE = (
     Row(("aio", "io-uring"), ("ordered", "journal")),
     Row(("aio", "io-uring"), ("lazytime", "bigalloc", "external"), OURS),
     Row(("remount",), ("ordered", "journal", "external")),
-    Row(("remount",), ("1k-blocks",), ("defer", CONTROL)),
-    Row(("remount",), ("small-inodes",), ("defer",)),
+    Row(("remount",), ("1k-blocks", "small-inodes"), ("defer",)),  # stock has no such options
     Row(QUICK, ("1k-blocks",), (*OURS, CONTROL)),
     Row(
         QUICK,

@@ -122,8 +122,8 @@ static_assert(sizeof(struct ext4_mtime_inode) <= 48);
 struct ext4_mtime_sync {
 	unsigned int		policy;		/* 0: as stock ext4 would */
 	tid_t			tid;
-	tid_t			carried_tid;	/* to start a carried commit of */
-	bool			carry;
+	tid_t			logged_tid;	/* the last that logged stamps; */
+	bool			carry;		/* start a carried commit of it */
 	bool			tracked;	/* stamps will be durable then, */
 	bool			other_atime;	/* with an earlier atime */
 	u8			reason;		/* enum ext4_mtime_reason */
@@ -177,6 +177,7 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 int ext4_mtime_end_sync(struct inode *inode,
 			const struct ext4_mtime_sync *sync, int err);
 int ext4_mtime_flush(struct super_block *sb);
-int ext4_mtime_flush_for(struct inode *inode, bool datasync);
+int ext4_mtime_flush_for(struct inode *inode, bool datasync,
+			 const struct ext4_mtime_sync *sync);
 
 #endif	/* _EXT4_MTIME_H */

@@ -46,8 +46,11 @@
  * - Two generations that are not durable are enough. A transaction T starts only
  *   when T - 1 is being committed, and that begins only when T - 2 has ended and
  *   moved j_commit_sequence. So what is logged in T finds all up to T - 2
- *   committed, and "committing" needs no tid of its own. If it were older than
- *   T - 1 it would be durable with T - 1 all the same.
+ *   committed, and "committing" needs no tid of its own. If it is older than
+ *   T - 1 it is durable with T - 1 all the same.
+ * - "committing" takes the place of "durable" at any moment, and then an old
+ *   mtime that utimensat(2) has set replaces a young one on the medium. So who
+ *   leaves a commit out because of what is durable looks at both.
  * - Stamps that lazytime writes along with a neighbour's inode are not noted.
  *   Then newer ones than noted are on disk, or on their way.
  *
@@ -225,13 +228,13 @@ void ext4_mtime_settle(struct inode *inode, struct ext4_mtime_inode *mi)
 	}
 }
 
-/* The first time that a transaction logs the inode. */
-static void ext4_mtime_next_tid(struct inode *inode,
-				struct ext4_mtime_inode *mi, tid_t tid)
+/*
+ * The first time that a transaction logs the inode. What was logged before may
+ * have become durable since ext4_mtime_settle() looked; the next one sees that.
+ */
+static void ext4_mtime_next_tid(struct ext4_mtime_inode *mi, tid_t tid)
 {
-	mi->committing = ext4_mtime_unknown;
-	if (ext4_mtime_on_record(mi) &&
-	    !ext4_mtime_committed(inode, mi->logged_tid)) {
+	if (ext4_mtime_on_record(mi)) {
 		mi->committing = ext4_mtime_same;
 		mi->committing.pending = true;
 	}
@@ -253,7 +256,7 @@ void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
 
 	ext4_mtime_settle(inode, mi);
 	if (mi->logged_tid != tid)
-		ext4_mtime_next_tid(inode, mi, tid);
+		ext4_mtime_next_tid(mi, tid);
 	ext4_mtime_get_stamps(inode, raw_inode, &stamps);
 	ext4_mtime_rebase(&mi->committing, &mi->logged, &stamps);
 	ext4_mtime_rebase(&mi->durable, &mi->logged, &stamps);
@@ -264,6 +267,9 @@ void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
  * ext4_mtime_note_durable - note stamps that an fsync has committed
  * @mi: of the inode
  * @sync: has chosen them
+ *
+ * Nothing, if they have been logged anew by a later transaction: the fsync may
+ * have slept while that one, too, was committed. ext4_mtime_settle() knows more.
  */
 void ext4_mtime_note_durable(struct ext4_mtime_inode *mi,
 			     const struct ext4_mtime_sync *sync)
@@ -271,6 +277,8 @@ void ext4_mtime_note_durable(struct ext4_mtime_inode *mi,
 	bool other_atime = sync->other_atime ||
 		sync->stamps.atime_ns != mi->logged.atime_ns;
 
+	if (mi->logged_tid != sync->logged_tid)
+		return;
 	mi->durable = ext4_mtime_measure(&mi->logged, &sync->stamps,
 					 other_atime);
 }

@@ -25,7 +25,8 @@ enum ext4_mtime_reason {
  */
 static inline unsigned int ext4_mtime_policy(const struct inode *inode)
 {
-	return READ_ONCE(EXT4_SB(inode->i_sb)->s_mtime.policy);
+	/* Pairs with ext4_mtime_apply_options(): who sees it sees the carrier. */
+	return smp_load_acquire(&EXT4_SB(inode->i_sb)->s_mtime.policy);
 }
 
 static inline bool ext4_mtime_journal_aborted(const struct inode *inode)

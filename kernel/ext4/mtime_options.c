@@ -18,10 +18,10 @@
  * - The option may be switched on at any time. What the other rooms need from
  *   before is kept while it is off, too (attr_tid), and what they did not see is
  *   taken for unknown, which makes the next fsync commit.
- * - Flushes are counted before the first commit can be carried, for whoever
- *   starts one needs the carrier to do so. It is attached where the policy is set
- *   or where the journal is loaded, whichever comes last, and never detached: an
- *   fsync that began under the old policy can use it.
+ * - Flushes are counted before the first fsync leaves a commit out. The carrier
+ *   is attached before the policy is seen, or where the journal is loaded,
+ *   whichever comes last, and never detached: an fsync that began under the old
+ *   policy can use it.
  *
  * Lock order
  * ----------
@@ -140,6 +140,16 @@ int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
 	return 0;
 }
 
+static void ext4_mtime_attach_for(struct ext4_sb_info *sbi, unsigned int policy)
+{
+	struct ext4_mtime_sb *ms = &sbi->s_mtime;
+
+	if (sbi->s_journal && policy && !ms->carrier)
+		/* Pairs with ext4_mtime_carrier(). */
+		smp_store_release(&ms->carrier,
+				  jbd2_carrier_attach(sbi->s_journal));
+}
+
 /**
  * ext4_mtime_attach_carrier - count flushes, and let commits be carried
  * @sbi: the file system, which may not have loaded its journal yet
@@ -149,12 +159,7 @@ int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
  */
 void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi)
 {
-	struct ext4_mtime_sb *ms = &sbi->s_mtime;
-
-	if (sbi->s_journal && ms->policy && !ms->carrier)
-		/* Pairs with ext4_mtime_carrier(). */
-		smp_store_release(&ms->carrier,
-				  jbd2_carrier_attach(sbi->s_journal));
+	ext4_mtime_attach_for(sbi, sbi->s_mtime.policy);
 }
 
 /**
@@ -165,9 +170,11 @@ void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi)
 void ext4_mtime_apply_options(struct ext4_sb_info *sbi,
 			      const struct ext4_mtime_options *opts)
 {
-	WRITE_ONCE(sbi->s_mtime.policy,
-		   ext4_mtime_merge(sbi->s_mtime.policy, opts));
-	ext4_mtime_attach_carrier(sbi);
+	unsigned int policy = ext4_mtime_merge(sbi->s_mtime.policy, opts);
+
+	ext4_mtime_attach_for(sbi, policy);
+	/* Pairs with ext4_mtime_policy() in who then counts his flush. */
+	smp_store_release(&sbi->s_mtime.policy, policy);
 }
 
 /**

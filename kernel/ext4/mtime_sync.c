@@ -55,10 +55,9 @@
  *   looks for an abort once it has found what it needs committed, and fails.
  *   An fsync that flushes, but does not commit, aborts the journal if the flush
  *   fails, as the commit that it stands for would have done.
- * - An fsync follows one policy from its choice to its end, another one in its
- *   flush if a remount comes in between. Either is right for the whole: what is
- *   chosen is at least what its policy asks for, and whether a failed flush
- *   aborts the journal does not depend on what was chosen.
+ * - An fsync follows one policy from its choice to its end, its flush included:
+ *   who has left a commit out must learn of a failed flush, though the option
+ *   may be off by then. A later fsync sees the new policy.
  *
  * Lock order
  * ----------
@@ -95,33 +94,38 @@ static bool ext4_mtime_same_cmtime(const struct ext4_mtime_behind *behind)
 	return !behind->mtime_ns && !behind->ctime_ns;
 }
 
-/* Which of the stamps on record have to be committed, if any? */
+/*
+ * Which of the stamps on record have to be committed, if any? A crash leaves
+ * what is durable or what is being committed.
+ */
 static enum ext4_mtime_reason
 ext4_mtime_needed(const struct ext4_mtime_inode *mi, unsigned int policy,
 		  bool *carry)
 {
 	s64 interval_ns = (policy & EXT4_MTIME_INTERVAL_MS) * NSEC_PER_MSEC;
 	s64 lead_ns = interval_ns / EXT4_MTIME_LEAD_SHARE;
-	bool same_cmtime = ext4_mtime_same_cmtime(&mi->durable);
+	const struct ext4_mtime_behind *durable = &mi->durable;
+	const struct ext4_mtime_behind *next =
+		mi->committing.pending ? &mi->committing : durable;
+	bool same_cmtime = ext4_mtime_same_cmtime(durable) &&
+		ext4_mtime_same_cmtime(next);
 	bool young;
 	s64 now_ns;
 
-	if (same_cmtime && !mi->durable.atime)
+	if (same_cmtime && !durable->atime && !next->atime)
 		return EXT4_MTIME_UNCHANGED;
 
 	now_ns = ktime_get_real_ns();
-	young = ext4_mtime_younger(mi, &mi->durable, now_ns, interval_ns);
+	if (!ext4_mtime_younger(mi, next, now_ns, interval_ns))
+		return EXT4_MTIME_OLD;
+	young = ext4_mtime_younger(mi, durable, now_ns, interval_ns);
 	if (!(policy & EXT4_MTIME_DEFER))
 		return same_cmtime && young ? EXT4_MTIME_ATIME : EXT4_MTIME_OLD;
-	if (young) {
-		*carry = !mi->committing.pending &&
-			!ext4_mtime_younger(mi, &mi->durable, now_ns,
-					    interval_ns - lead_ns);
-		return same_cmtime ? EXT4_MTIME_ATIME : EXT4_MTIME_YOUNG;
-	}
-	if (ext4_mtime_younger(mi, &mi->committing, now_ns, interval_ns))
+	if (!young)
 		return EXT4_MTIME_UNDER_WAY;
-	return EXT4_MTIME_OLD;
+	*carry = next == durable &&
+		!ext4_mtime_younger(mi, durable, now_ns, interval_ns - lead_ns);
+	return same_cmtime ? EXT4_MTIME_ATIME : EXT4_MTIME_YOUNG;
 }
 
 /* Choose with i_raw_lock held; attr_tid is what is due in any case. */
@@ -129,7 +133,7 @@ static void ext4_mtime_choose(struct ext4_mtime_inode *mi, unsigned int policy,
 			      tid_t attr_tid, struct ext4_mtime_sync *sync)
 {
 	sync->tid = ext4_mtime_later(sync->tid, mi->logged_tid);
-	sync->carried_tid = mi->logged_tid;
+	sync->logged_tid = mi->logged_tid;
 	sync->stamps = mi->logged;
 	sync->reason = ext4_mtime_needed(mi, policy, &sync->carry);
 
@@ -235,7 +239,7 @@ static void ext4_mtime_start_carried(struct inode *inode,
 	unsigned int interval_ms = sync->policy & EXT4_MTIME_INTERVAL_MS;
 
 	if (carrier)
-		jbd2_carrier_start_commit(carrier, sync->carried_tid,
+		jbd2_carrier_start_commit(carrier, sync->logged_tid,
 					  msecs_to_jiffies(interval_ms));
 }
 
@@ -314,6 +318,7 @@ int ext4_mtime_flush(struct super_block *sb)
  * ext4_mtime_flush_for - flush the device for an fsync
  * @inode: the file
  * @datasync: fdatasync(2)
+ * @sync: the choice that ext4_mtime_begin_sync() made; zero if it was not asked
  *
  * A device may drop all that it had cached when a flush fails, other files'
  * data too, and the next flush may succeed. In stock ext4 fsync's flush is that
@@ -323,10 +328,11 @@ int ext4_mtime_flush(struct super_block *sb)
  * Return: what blkdev_issue_flush() does; if the option is on, -EIO also if
  * another flush has failed meanwhile, or the journal has been aborted.
  */
-int ext4_mtime_flush_for(struct inode *inode, bool datasync)
+int ext4_mtime_flush_for(struct inode *inode, bool datasync,
+			 const struct ext4_mtime_sync *sync)
 {
 	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
-	unsigned int policy = ext4_mtime_policy(inode);
+	unsigned int policy = sync->policy;
 	bool aborts = journal && !datasync && policy;
 	int err;
 

@@ -35,16 +35,18 @@ def each(*changes: str) -> Script:
 
 
 def exchange() -> Script:
-    """A file exchanges its contents with the boot loader's inode, which is as large."""
+    """A file exchanges its contents with the boot loader's inode, which is as large.
+
+    Once: a second exchange, not synced yet, would account for what the loss of the first one shows.
+    """
     script = Script()
     script.file("f", 2 * BLOCK)
     script.do("swapboot", "f")
     script.do("write", "f", 0, 2 * BLOCK)
     script.begin()
-    for _ in range(2):
-        script.do("swapboot", "f")
-        script.do("write", "f", 0, BLOCK)
-        script.do("fdatasync", "f")
+    script.do("swapboot", "f")
+    script.do("write", "f", 0, BLOCK)
+    script.do("fdatasync", "f")
     return script
 
 
@@ -76,6 +78,7 @@ LOSES = (
     Left(("__ext4_new_inode",), each(CREATE)),
     Left(("ext4_punch_hole",), each("punch")),
     Left(("ext4_swap_extents",), move_ext(random.Random(1))),
+    Left(("swap_inode_boot_loader",), exchange()),
     Left(CONVERT, each("zero")),
     Left(("ext4_write_inline_data_end",), small_overwrite(), "inline_data"),
 )
@@ -87,7 +90,6 @@ COVERED: Mapping[str, tuple[Script, str]] = {
     },
     "ext4_collapse_range": (each("take out"), "ext4_do_update_inode notes the new size"),
     "ext4_insert_range": (each("take in"), "ext4_do_update_inode notes the new size"),
-    "swap_inode_boot_loader": (exchange(), "fdatasync commits all the same; why is not known yet"),
     "ext4_mtime_update_fsync_trans": (
         each("overwrite"),
         "mtime_log.c has noted it beside the stamps",

@@ -1,6 +1,8 @@
-"""The series that ./fastsync series writes, on the source package of the kernel."""
+"""What applies to the source package of the kernel: ./fastsync series, and the planted faults."""
 
 from pathlib import Path
+
+import pytest
 
 from fastsync_lab.host import shell
 from fastsync_lab.host.build import (
@@ -13,8 +15,11 @@ from fastsync_lab.host.build import (
     overlay_files,
 )
 from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from fastsync_lab.host.series import write_series
+
+PLANTED = [repo_root() / "tests/delays.patch", *(repo_root() / "tests/faults").rglob("*.patch")]
 
 
 def sources(folder: Path) -> dict[str, bytes]:
@@ -48,3 +53,9 @@ def test_it_applies_compiles_and_is_what_is_built(tree: KernelTree, tmp_path: Pa
     symbols = f"KBUILD_EXTRA_SYMBOLS={jbd2}/Module.symvers"
     make_module(system, ext4, log, "CONFIG_EXT4_FS=m", symbols)
     assert (jbd2 / "jbd2.ko").is_file() and (ext4 / "ext4.ko").is_file()
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("patch", PLANTED, ids=lambda patch: patch.stem)
+def test_a_planted_fault_applies(tree: KernelTree, tmp_path: Path, patch: Path) -> None:
+    assemble(tree, tmp_path, stock=False, fault=patch)  # raises

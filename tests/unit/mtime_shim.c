@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What kernel/ext4/mtime_durable.c needs of the kernel, for userspace; and a way to drive it. */
+/*
+ * What kernel/ext4/mtime_durable.c and mtime_sync.c need of the kernel, for userspace; and a way to
+ * drive them. Wherever they read what is not under their lock, another_cpu() may run.
+ */
 #include <assert.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,31 +15,63 @@ typedef uint8_t u8;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef uint32_t tid_t;
+typedef s64 ktime_t;
+typedef struct { int counter; } atomic_t;
+struct list_head { struct list_head *next, *prev; };
 
+static void another_cpu(void);
+
+#define READ_ONCE(x)		(another_cpu(), (x))
+#define smp_load_acquire(p)	READ_ONCE(*(p))
+#define smp_rmb()		another_cpu()
 #define S64_MIN			INT64_MIN
-#define READ_ONCE(x)		(x)
+#define NSEC_PER_MSEC		1000000L
 #define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
+#define likely(x)		(x)
+#define unlikely(x)		(x)
 #define lockdep_assert_held(l)	((void)(l))
-#define smp_load_acquire(p)	(*(p))
+#define spin_lock(l)		((void)(l))
+#define spin_unlock(l)		((void)(l))
+#define atomic_read(a)		((a)->counter)
+#define wait_event(q, done)	((void)(q), (void)(done))
+#define percpu_counter_inc(c)	((c)->count++)
+#define msecs_to_jiffies(ms)	(ms)
 #define tid_geq(a, b)		((int32_t)((a) - (b)) >= 0)
-#define JBD2_ABORT		0
+#define tid_gt(a, b)		((int32_t)((a) - (b)) > 0)
+#define JBD2_ABORT		1
+#define JBD2_FAST_COMMIT_ONGOING 2
 #define EXT4_SB(sb)		(sb)
 #define EXT4_I(inode)		(&(inode)->info)
+#define EXT4_STATE_MTIME_SKIPPED 1
+#define ext4_test_inode_state(inode, bit)	((inode)->info.skipped)
+#define ext4_clear_inode_state(inode, bit)	((inode)->info.skipped = false)
+#define JOURNAL_FAST_COMMIT	0
+#define test_opt2(sb, option)	((sb)->fast_commit)
+#define trace_ext4_mtime_saved(inode, tid, reason)		((void)(reason))
+#define trace_ext4_mtime_wait(inode, tid, datasync, reason)	((void)(reason))
 
-typedef struct { tid_t j_commit_sequence; int j_flags; } journal_t;
+typedef struct {
+	tid_t j_commit_sequence;
+	int j_flags, j_fc_wait;
+} journal_t;
 typedef struct { tid_t t_tid; } transaction_t;
 typedef struct { transaction_t *h_transaction; } handle_t;
-struct percpu_counter { int unused; };
+struct percpu_counter { long count; };
 
 #include "mtime.h"
 
 struct super_block {
 	journal_t *s_journal;
+	void *s_bdev;
+	atomic_t s_fc_subtid;
+	bool fast_commit;
 	struct ext4_mtime_sb s_mtime;
 };
 
 struct ext4_inode_info {
 	int i_raw_lock;
+	bool skipped;
+	tid_t i_sync_tid, i_datasync_tid;
 	struct ext4_mtime_inode i_mtime_info;
 };
 
@@ -56,7 +92,44 @@ static void ext4_mtime_get_stamps(struct inode *inode,
 	*stamps = raw->stamps;
 }
 
+static s64 clock_ns;
+
+static s64 ktime_get_real_ns(void)
+{
+	return clock_ns;
+}
+
+/* The device, and what the carrier knows of everybody's flushes. */
+static int flush_err, counted_err;
+
+static int blkdev_issue_flush(void *bdev)
+{
+	return flush_err;
+}
+
+static void jbd2_journal_abort(journal_t *journal, int err)
+{
+	journal->j_flags |= JBD2_ABORT;
+}
+
 #include "mtime_durable.c"
+#include "mtime_sync.c"
+
+void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
+			       unsigned long patience)
+{
+}
+
+void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
+			      struct jbd2_flush *flush)
+{
+}
+
+int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
+			   struct jbd2_flush *flush, int err, bool aborts)
+{
+	return err ?: counted_err;
+}
 
 static journal_t journal;
 static struct super_block sb = { .s_journal = &journal };
@@ -91,6 +164,7 @@ void choose(bool committing)
 
 	ext4_mtime_settle(&inode, mi);
 	chosen.stamps = mi->logged;
+	chosen.logged_tid = mi->logged_tid;
 	chosen.other_atime = false;
 	if (committing) {
 		chosen.stamps = ext4_mtime_stamps_of(&mi->logged,

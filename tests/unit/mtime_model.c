@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One file, its writers and who syncs it, by chance, on a journal that commits whenever it likes; and
+ * the medium, which tells whether an fsync has kept its promise.
+ *
+ * kernel/ext4/mtime_durable.c and mtime_sync.c are compiled as they are. A commit may end wherever
+ * they read without a lock. Of two fsyncs at once one may come late to its end.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mtime_shim.c"
+
+#define STEPS		40
+#define INTERVAL_MS	100
+#define MS		NSEC_PER_MSEC
+#define FIRST_NS	(1000000 * MS)
+
+struct setting {
+	int defer;		/* or truncate */
+	int utimensat;		/* an mtime of the past and of the future, too */
+	int late;		/* an fsync may end late */
+	int fast_commit;
+	int remount;		/* the option goes off and on */
+	long grain_ns;		/* of stamps */
+	u32 first_tid;
+};
+
+struct result {
+	long fsyncs, commits, broken;
+	long first_broken;	/* the seed */
+};
+
+/* What a transaction has logged of the file. */
+struct logged {
+	bool any;
+	struct ext4_mtime_stamps stamps;
+};
+
+static const struct setting *set;
+static struct ext4_mtime_stamps file;	/* in memory */
+static struct ext4_mtime_stamps medium;
+static struct logged in_running, in_committing;
+static tid_t running;
+static bool committing;		/* running - 1, which is not on the medium yet */
+static bool racing;
+
+static bool chance(int one_in)
+{
+	return rand() % one_in == 0;
+}
+
+static void start_commit(void)
+{
+	if (committing)
+		return;
+	committing = true;
+	in_committing = in_running;
+	in_running.any = false;
+	running++;
+}
+
+static void end_commit(void)
+{
+	if (!committing)
+		return;
+	if (in_committing.any)
+		medium = in_committing.stamps;
+	in_committing.any = false;
+	journal.j_commit_sequence = running - 1;
+	committing = false;
+}
+
+static void another_cpu(void)
+{
+	if (racing && chance(4))
+		end_commit();
+}
+
+static void log_file(bool stamps_only)
+{
+	struct ext4_inode_info *ei = &inode.info;
+
+	racing = true;
+	log_stamps(running, file.atime_ns, file.mtime_ns, file.ctime_ns);
+	racing = false;
+	in_running = (struct logged) { .any = true, .stamps = file };
+	ei->i_sync_tid = running;
+	if (!stamps_only)
+		ei->i_mtime_info.attr_tid = running;
+}
+
+static s64 grains(s64 time_ns)
+{
+	return time_ns / set->grain_ns * set->grain_ns;
+}
+
+static void write_file(void)
+{
+	s64 interval_ns = INTERVAL_MS * MS;
+	s64 start_ns = clock_ns / interval_ns * interval_ns;
+	s64 now_ns = grains(clock_ns);
+
+	if (set->defer || !sb.s_mtime.policy) {
+		file.mtime_ns = now_ns;
+		file.ctime_ns = now_ns;
+	} else if (file.mtime_ns / interval_ns != start_ns / interval_ns ||
+		   file.ctime_ns / interval_ns != start_ns / interval_ns) {
+		file.mtime_ns = grains(start_ns);
+		file.ctime_ns = grains(start_ns);
+	} else {
+		inode.info.skipped = true;
+		return;
+	}
+	log_file(true);
+}
+
+static void set_mtime(void)
+{
+	s64 far_ns = chance(2) ? -(rand() % 4) * 1000 * MS : rand() % 3000 * MS;
+
+	file.mtime_ns = grains(clock_ns + far_ns);
+	file.ctime_ns = grains(clock_ns);
+	log_file(false);
+}
+
+static void read_file(void)
+{
+	file.atime_ns = grains(clock_ns);
+	log_file(true);
+}
+
+/* Wait for a transaction, as ext4_fc_commit() does; the number of commits that it took. */
+static int wait_for(tid_t tid)
+{
+	int commits = 0;
+
+	if (sb.fast_commit && tid == running) {
+		end_commit();
+		if (!in_running.any)
+			return 0;
+		medium = in_running.stamps;
+		return 1;
+	}
+	while (!tid_geq(journal.j_commit_sequence, tid)) {
+		if (!committing)
+			start_commit();
+		end_commit();
+		commits++;
+	}
+	return commits;
+}
+
+/* Would a crash that leaves these stamps break the promise? */
+static bool breaks(const struct ext4_mtime_stamps *left)
+{
+	s64 oldest_ns = clock_ns - INTERVAL_MS * MS;
+
+	if (left->mtime_ns == file.mtime_ns && left->ctime_ns == file.ctime_ns)
+		return false;
+	return !set->defer ||
+	       left->mtime_ns <= oldest_ns || left->mtime_ns > clock_ns ||
+	       left->ctime_ns <= oldest_ns || left->ctime_ns > clock_ns;
+}
+
+/* An fsync returns: a crash now, or when the commit that is under way has ended. */
+static bool broken(void)
+{
+	return breaks(&medium) ||
+	       (in_committing.any && breaks(&in_committing.stamps));
+}
+
+/* One that has chosen, and has not come to its end. */
+static struct ext4_mtime_sync asleep;
+static bool sleeps;
+
+static void fsync_file(struct result *result, long seed)
+{
+	struct ext4_mtime_sync sync = {};
+
+	racing = true;
+	ext4_mtime_begin_sync(&inode, false, &sync);
+	racing = false;
+	result->fsyncs++;
+	result->commits += wait_for(sync.tid);
+	if (sync.policy && broken() && !result->broken++)
+		result->first_broken = seed;
+	if (set->late && !sleeps && chance(2)) {
+		asleep = sync;
+		sleeps = true;
+		return;
+	}
+	ext4_mtime_end_sync(&inode, &sync, 0);
+}
+
+static void wake(void)
+{
+	if (sleeps)
+		ext4_mtime_end_sync(&inode, &asleep, 0);
+	sleeps = false;
+}
+
+static void remount(void)
+{
+	bool off = sb.s_mtime.policy && set->remount && chance(2);
+
+	sb.s_mtime.policy = off ? 0 :
+		INTERVAL_MS | (set->defer ? EXT4_MTIME_DEFER : 0);
+}
+
+static void begin(void)
+{
+	tid_t first = set->first_tid;
+
+	clock_ns = FIRST_NS;
+	committing = false;
+	running = first + 1;
+	in_committing.any = false;
+	reset(first);
+	journal.j_flags = 0;
+	sb.fast_commit = set->fast_commit;
+	sb.s_mtime.policy = 0;
+	remount();
+	sleeps = false;
+	racing = false;
+	file = (struct ext4_mtime_stamps) { FIRST_NS, FIRST_NS, FIRST_NS };
+	inode.info.i_datasync_tid = running;
+	log_file(false);
+	wait_for(running);
+}
+
+static void step(struct result *result, long seed)
+{
+	clock_ns += chance(3) ? rand() % (60 * MS) : rand() % (3 * MS);
+	switch (rand() % 12) {
+	case 0 ... 3:
+		write_file();
+		break;
+	case 4:
+		if (set->utimensat)
+			set_mtime();
+		break;
+	case 5:
+		start_commit();
+		break;
+	case 6:
+		end_commit();
+		break;
+	case 7:
+		wake();
+		break;
+	case 8:
+		read_file();
+		break;
+	case 9:
+		remount();
+		break;
+	default:
+		fsync_file(result, seed);
+	}
+}
+
+void run_model(const struct setting *setting, long runs, struct result *result)
+{
+	set = setting;
+	memset(result, 0, sizeof(*result));
+	for (long seed = 0; seed < runs; seed++) {
+		srand(seed);
+		begin();
+		for (int i = 0; i < STEPS; i++)
+			step(result, seed);
+	}
+}
+
+/*
+ * An fsync has left its commit out; the option goes off, and then its flush fails (@own), or that of
+ * another task. What the fsync returns; the journal is aborted if it has to be.
+ */
+int flush_after_remount(bool own, bool *aborted)
+{
+	static const struct setting defer = { .defer = 1, .grain_ns = 1 };
+	struct ext4_mtime_sync sync = {};
+	int err;
+
+	set = &defer;
+	begin();
+	sb.s_mtime.carrier = (struct jbd2_carrier *)&sb;
+	write_file();
+	ext4_mtime_begin_sync(&inode, false, &sync);
+	sb.s_mtime.policy = 0;
+	flush_err = own ? -EIO : 0;
+	counted_err = -EIO;
+	err = ext4_mtime_flush_for(&inode, false, &sync);
+	*aborted = journal.j_flags & JBD2_ABORT;
+	flush_err = 0;
+	counted_err = 0;
+	sb.s_mtime.carrier = NULL;
+	return err;
+}
