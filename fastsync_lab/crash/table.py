@@ -32,7 +32,8 @@ OURS = ("truncate", "defer")
 # ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters, and for
 # SWAP_BOOT too little room in the log for what changes of quotas: stock's, and the kernel warns.
 # The pairs with `bounded` are those that write the most different blocks. What fails on stock
-# is run there, too: fast commits, and, with 1 KiB blocks, a superblock torn during recovery.
+# is run there, too: fast commits; with 1 KiB blocks a superblock torn during recovery; with quotas
+# their numbers after a punched hole.
 TABLE = (
     Row(("bounded",), ("1k-blocks",), ("defer", CONTROL)),
     Row(("bounded",), ("external",), ("defer",)),
@@ -51,6 +52,7 @@ TABLE = (
     Row(("remount",), ("ordered", "journal", "external")),
     Row(("remount",), ("1k-blocks", "small-inodes"), ("defer",)),  # stock has no such options
     Row(QUICK, ("1k-blocks",), (*OURS, CONTROL)),
+    Row(("punch",), ("quota",), (*OURS, CONTROL)),
     Row(
         QUICK,
         ("lazytime", "i_version", "bigalloc", "quota", "small-inodes", "external"),

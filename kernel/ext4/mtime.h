@@ -165,6 +165,7 @@ bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
 bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 			 const struct ext4_inode *raw_inode,
 			 struct ext4_inode *before, bool stamps_only);
+bool ext4_mtime_keeps_lazy(const struct inode *inode);
 void ext4_mtime_update_fsync_trans(handle_t *handle, struct inode *inode);
 void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode);
 

@@ -51,8 +51,8 @@
  * - "committing" takes the place of "durable" at any moment, and then an old
  *   mtime that utimensat(2) has set replaces a young one on the medium. So who
  *   leaves a commit out because of what is durable looks at both.
- * - Stamps that lazytime writes along with a neighbour's inode are not noted.
- *   Then newer ones than noted are on disk, or on their way.
+ * - Nothing else writes stamps: those that lazytime would write along with a
+ *   neighbour's inode are left alone (ext4_mtime_keeps_lazy()).
  *
  * Each inode of the file system pays for this, so it is kept in half of the 104
  * bytes that it took when each generation was a tid and three stamps, and a flag

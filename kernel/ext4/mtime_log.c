@@ -28,6 +28,10 @@
  * - Journalled data moves i_datasync_tid alone; in stock ext4 the stamp that
  *   comes with it moves i_sync_tid. So the later of the two counts
  *   (mtime_sync.c).
+ * - A file's lazy stamps are logged for the file alone. Stock ext4 lets a
+ *   neighbour's update write them into the block that they share, which leaves
+ *   the file clean and its fsync without a transaction to commit. There it does
+ *   no harm to mtime: each change moves i_version, too, which is not lazy.
  * - attr_tid is kept while the option is off, too.
  *
  * A worked example, defer: chmod(2) dirties the inode, and before that is logged
@@ -80,6 +84,18 @@ void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode)
 	if (!is_handle_aborted(handle))
 		WRITE_ONCE(EXT4_I(inode)->i_mtime_info.attr_tid,
 			   handle->h_transaction->t_tid);
+}
+
+/**
+ * ext4_mtime_keeps_lazy - do a file's lazy stamps wait for the file?
+ * @inode: the file
+ *
+ * Return: whether an update of another inode must leave them alone. Once the
+ * option has been on, for they may be from then.
+ */
+bool ext4_mtime_keeps_lazy(const struct inode *inode)
+{
+	return ext4_mtime_policy(inode) || ext4_mtime_carrier(inode->i_sb);
 }
 
 static size_t ext4_mtime_raw_size(struct inode *inode)

@@ -33,6 +33,7 @@ SLICE = (
     Case("shift", "defer", "bigalloc"),
     Case("inline", "truncate", "inline_data"),
     Case("aio", "defer", "lazytime"),
+    Case("random", "truncate", "lazytime"),
     Case("io-uring", "defer", "i_version"),
     Case("remount", "defer", "external"),
     Case("attributes", "defer", "small-inodes"),
