@@ -17,8 +17,8 @@ def test_a_shell_has_a_terminal_and_ctrl_c_goes_to_the_program_inside(kernel: st
         person.sees("root@fastsync:")
         person.types('stty size; echo "$(tty) $FASTSYNC_DEV"\r')
         person.sees("33 111\r\n/dev/pts/0 /dev/flash0\r\n")
-        person.types("cat\r")
-        person.sees("cat\r\n")
+        person.types("sh -c 'echo o''n; exec cat'\r")  # once it runs, the terminal edits lines
+        person.sees("on\r\n")
         person.types("abc\r")
         person.sees("abc\r\nabc\r\n")
         person.types("\x03")
