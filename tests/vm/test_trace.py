@@ -105,10 +105,10 @@ def test_an_fsync_that_waits_for_more_than_stamps(
 @IN_TIME
 @pytest.mark.short
 def test_a_file_synced_all_the_time(fs: GuestFs) -> None:
-    """It waits once, for its first stamps; then flushes of its own carry its commits."""
+    """It waits once, for its first stamps are old; then flushes of its own carry its commits."""
     with fs.mounted(OPTIONS):
         fs.prepare()
-        events = traced(fs, "open", *LOOP)
+        events = traced(fs, "open", "sleep:100", *LOOP)
     waits = [what for what in of_ext4(events) if what[0] == "wait"]
     assert waits == [("wait", "datasync 0 for old")]
     carried = [
