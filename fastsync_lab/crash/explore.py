@@ -90,10 +90,8 @@ class Explorer:
         folders = {}
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
             script = request.script(case)
-            if request.state:
-                folders[case] = self._kept(case, script) or self.record(case, script)
-            else:
-                folders[case] = self.record(case, script)
+            kept = self._kept(case, script) if request.state else None
+            folders[case] = kept or self.record(case, script)
         outcomes = []
         for case in request.cases:
             script, folder = request.script(case), folders[case]

@@ -42,6 +42,11 @@ class Found:
     pages: dict[int, bytes]  # 4 KiB each, by number
 
 
+def failed(call: str) -> str:
+    """How a problem begins that says that a call failed in the guest."""
+    return f"{call} failed with errno"
+
+
 def parse_found(line: str, delta: bytes, position: int) -> tuple[Found, int]:
     """A line of crashcheck, whose pages begin at `position` of `delta`; where the next begin."""
     data = json.loads(line)
@@ -52,7 +57,7 @@ def parse_found(line: str, delta: bytes, position: int) -> tuple[Found, int]:
     tree = {file["path"]: _file(file) for file in data["files"]}
     calls = {"mount": data["mount"], "reading folders": data["folders"]}
     calls |= {f"reading {file['path']}": file["errno"] for file in data["files"]}
-    errors = tuple(f"{call} failed with errno {errno}" for call, errno in calls.items() if errno)
+    errors = tuple(f"{failed(call)} {errno}" for call, errno in calls.items() if errno)
     return Found(data["id"], errors, tuple(data["log"]), tree, pages), position
 
 

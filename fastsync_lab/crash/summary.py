@@ -9,6 +9,7 @@ from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
+from fastsync_lab.crash.recover import failed
 from fastsync_lab.host.kernels import file_checksum
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
@@ -49,7 +50,7 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
 
 
 # What a problem of a state that does not mount begins with; all others follow from it.
-NO_MOUNT = "mount failed"
+NO_MOUNT = failed("mount")
 
 
 def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
