@@ -90,7 +90,7 @@ static inline int ext4_update_time(struct inode *inode,
 				   enum fs_update_time type,
 				   unsigned int flags)
 {
-	unsigned int policy = ext4_mtime_policy(inode);
+	unsigned int policy = ext4_mtime_policy(inode->i_sb);
 
 	if (unlikely(policy) && type == FS_UPD_CMTIME)
 		return ext4_mtime_update(inode, policy, flags & IOCB_NOWAIT);
@@ -106,7 +106,7 @@ static inline void ext4_mtime_update_exact(struct inode *inode)
 
 static inline int ext4_update_time(struct inode *inode, int flags)
 {
-	unsigned int policy = ext4_mtime_policy(inode);
+	unsigned int policy = ext4_mtime_policy(inode->i_sb);
 
 	if (unlikely(policy) && !(flags & S_ATIME))
 		return ext4_mtime_update(inode, policy, false);
@@ -124,7 +124,7 @@ static inline void ext4_mtime_update_exact(struct inode *inode)
 static inline int ext4_update_time(struct inode *inode, struct timespec64 *now,
 				   int flags)
 {
-	unsigned int policy = ext4_mtime_policy(inode);
+	unsigned int policy = ext4_mtime_policy(inode->i_sb);
 
 	if (unlikely(policy) && !(flags & S_ATIME))
 		return ext4_mtime_update(inode, policy, false);

@@ -18,15 +18,15 @@ enum ext4_mtime_reason {
 };
 
 /**
- * ext4_mtime_policy - what is in force for a file
- * @inode: the file
+ * ext4_mtime_policy - what is in force
+ * @sb: the file system
  *
  * Return: 0 for stock behaviour, else the interval in ms and EXT4_MTIME_DEFER.
  */
-static inline unsigned int ext4_mtime_policy(const struct inode *inode)
+static inline unsigned int ext4_mtime_policy(struct super_block *sb)
 {
 	/* Pairs with ext4_mtime_apply_options(): who sees it sees the carrier. */
-	return smp_load_acquire(&EXT4_SB(inode->i_sb)->s_mtime.policy);
+	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.policy);
 }
 
 static inline bool ext4_mtime_journal_aborted(const struct inode *inode)

@@ -65,7 +65,7 @@
  */
 int ext4_mtime_handle_type(struct inode *inode, int dirty_flags)
 {
-	if (likely(!ext4_mtime_policy(inode)) ||
+	if (likely(!ext4_mtime_policy(inode->i_sb)) ||
 	    dirty_flags & I_DIRTY_DATASYNC || !S_ISREG(inode->i_mode))
 		return EXT4_HT_INODE;
 	return EXT4_HT_STAMPS;
@@ -95,7 +95,7 @@ void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode)
  */
 bool ext4_mtime_keeps_lazy(const struct inode *inode)
 {
-	return ext4_mtime_policy(inode) || ext4_mtime_carrier(inode->i_sb);
+	return ext4_mtime_policy(inode->i_sb) || ext4_mtime_carrier(inode->i_sb);
 }
 
 static size_t ext4_mtime_raw_size(struct inode *inode)
@@ -165,7 +165,7 @@ bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 {
 	/* Stamps that count are on record, also if the option has gone since. */
 	if (stamps_only ||
-	    (unlikely(ext4_mtime_policy(inode)) && ext4_handle_valid(handle)))
+	    (unlikely(ext4_mtime_policy(inode->i_sb)) && ext4_handle_valid(handle)))
 		ext4_mtime_note_logged(handle, inode, raw_inode);
 	return stamps_only &&
 		ext4_mtime_same_but_stamps(before, raw_inode,

@@ -206,7 +206,7 @@ int ext4_mtime_update(struct inode *inode, unsigned int policy, bool nowait)
 void ext4_mtime_fallocate(struct file *file)
 {
 	struct inode *inode = file_inode(file);
-	unsigned int policy = ext4_mtime_policy(inode);
+	unsigned int policy = ext4_mtime_policy(inode->i_sb);
 
 	if (likely(!policy) || policy & EXT4_MTIME_DEFER)
 		return;

@@ -212,7 +212,7 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 			   struct ext4_mtime_sync *sync)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
-	unsigned int policy = ext4_mtime_policy(inode);
+	unsigned int policy = ext4_mtime_policy(inode->i_sb);
 
 	sync->policy = policy;
 	sync->carry = false;
@@ -309,9 +309,7 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
  */
 int ext4_mtime_flush(struct super_block *sb)
 {
-	unsigned int policy = READ_ONCE(EXT4_SB(sb)->s_mtime.policy);
-
-	return ext4_mtime_flush_device(sb, policy, false);
+	return ext4_mtime_flush_device(sb, ext4_mtime_policy(sb), false);
 }
 
 /**
