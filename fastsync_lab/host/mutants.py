@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import guarded
@@ -130,8 +131,21 @@ def document(
 # --- running -------------------------------------------------------------------------------------
 
 
+def config_of(tree: Path) -> dict[str, Any]:
+    """What mutmut is told about a tree."""
+    config: dict[str, Any] = tomllib.loads((tree / "pyproject.toml").read_text())["tool"]["mutmut"]
+    return config
+
+
 def copy_tree(target: Path) -> None:
-    """Bring the copy up to date; what has not changed keeps its time, and so its results."""
+    """Bring the copy up to date; what has not changed keeps its time, and so its results.
+
+    mutmut does not see that a module has come to the list: then the copy is a new one.
+    """
+    if (target / "pyproject.toml").is_file():
+        known = config_of(target)["only_mutate"]
+        if set(config_of(repo_root())["only_mutate"]) - set(known):
+            shutil.rmtree(target)
     names = run(["git", "ls-files", "-co", "--exclude-standard"], cwd=repo_root()).stdout
     for name in names.splitlines():
         origin, copy = repo_root() / name, target / name
@@ -185,8 +199,7 @@ def main() -> None:
         )
     except FastsyncError as error:
         sys.exit(f"fastsync: {error}")
-    config = tomllib.loads((repo_root() / "pyproject.toml").read_text())["tool"]["mutmut"]
-    outcomes = outcomes_of(results, config["only_mutate"])
+    outcomes = outcomes_of(results, config_of(repo_root())["only_mutate"])
     reasons = load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
     write_whole(repo_root() / DOCUMENT, document(outcomes, survivors, reasons))
     found = problems(outcomes, survivors, reasons)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.crash.judge import E2fsck
-from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import PAGE, ImageFile, Recording
 from fastsync_lab.crash.recover import Again, plan_again, recording_plan, recoveries
@@ -101,17 +99,3 @@ def test_file_takes_what_differs_wherever_it_is(tmp_path: Path) -> None:
         with path.open("r+b") as other:
             other.seek(size - 2 * PAGE)
             other.write(b"from e2fsck")
-
-
-@pytest.mark.parametrize("kind", ["ordered", "external"])
-def test_pages_are_put_where_they_belong(tmp_path: Path, kind: str) -> None:
-    """Behind the file system is the external journal, in a file of its own."""
-    data = bytearray(os.urandom((EXTERNAL_MIB + 1) << 20))
-    fsck = E2fsck(tmp_path, KINDS[kind])
-    fsck.put(data)
-    numbers = [0, 255, 256, (len(data) // PAGE) - 1]
-    fsck.put_pages({number: bytes([number & 0x7F]) * PAGE for number in numbers})
-    for number in numbers:
-        data[number * PAGE : (number + 1) * PAGE] = bytes([number & 0x7F]) * PAGE
-    files = ["image", "journal"] if kind == "external" else ["image"]
-    assert b"".join((tmp_path / name).read_bytes() for name in files) == data

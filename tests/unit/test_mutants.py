@@ -1,7 +1,6 @@
 """What is made of mutmut's answers, without running it."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -95,7 +94,7 @@ def test_the_document_has_the_numbers_and_the_reasons() -> None:
 
 
 def test_what_is_configured_explained_and_told_is_there() -> None:
-    project = tomllib.loads((repo_root() / "pyproject.toml").read_text())["tool"]["mutmut"]
+    project = mutants.config_of(repo_root())
     modules = project["only_mutate"]
     for name in (*modules, *project["pytest_add_cli_args_test_selection"], *project["also_copy"]):
         assert (repo_root() / name).exists(), name
@@ -106,19 +105,30 @@ def test_what_is_configured_explained_and_told_is_there() -> None:
     assert all((repo_root() / name).exists() for name in re.findall(r"`(tests/\S+\.py)`", told))
 
 
+MODULES = "[tool.mutmut]\nonly_mutate = {}\n"
+
+
 def test_the_copy_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     origin, target = tmp_path / "origin", tmp_path / "copy"
     (origin / "a").mkdir(parents=True)
     for name in ("a/same", "a/changed", "gone"):
         (origin / name).write_text(name)
+    (origin / "pyproject.toml").write_text(MODULES.format(["x", "y"]))
     shell.run(["git", "init", "-q"], cwd=origin)
     shell.run(["git", "add", "."], cwd=origin)
     monkeypatch.setattr(mutants, "repo_root", lambda: origin)
     mutants.copy_tree(target)
+    (target / "mutants").mkdir()  # what mutmut keeps
     before = (target / "a" / "same").stat().st_mtime_ns
     (origin / "a" / "changed").write_text("new")
     (origin / "gone").unlink()
+    (origin / "pyproject.toml").write_text(MODULES.format(["y"]))
     mutants.copy_tree(target)
     assert (target / "a" / "same").stat().st_mtime_ns == before
     assert (target / "a" / "changed").read_text() == "new"
     assert not (target / "gone").exists()
+    assert (target / "mutants").exists()
+    (origin / "pyproject.toml").write_text(MODULES.format(["y", "z"]))
+    mutants.copy_tree(target)
+    assert (target / "a" / "same").read_text() == "a/same"
+    assert not (target / "mutants").exists()
