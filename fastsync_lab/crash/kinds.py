@@ -56,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "lazytime": Kind(mount=("lazytime",)),
     "i_version": Kind(mount=("i_version",)),
     "dioread_lock": Kind(mount=("dioread_lock",)),
+    "nodelalloc": Kind(mount=("dioread_lock", "nodelalloc")),
     "1k-blocks": Kind(mkfs=("-b", "1024")),
     "bigalloc": Kind(mkfs=("-O", "bigalloc", "-C", "8192")),
     "quota": Kind(mkfs=("-O", "quota")),

@@ -34,7 +34,8 @@ def test_junk_is_seen_between_other_things_and_in_a_part_of_a_sector() -> None:
 
 
 @pytest.mark.parametrize(
-    "contents", [b"", bytes(4096), sector_contents(0xFFFFFF, 7), b"~junk~" * 99]
+    "contents",
+    [b"", bytes(4096), sector_contents(0xFFFFFF, 7), b"~junk~" * 99, b"~junk~00000001 " * 9],
 )
 def test_all_else_is_no_junk(contents: bytes) -> None:
     assert shown(contents) == ()
