@@ -11,8 +11,10 @@ from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
 from fastsync_lab.crash.explore import CHUNK, chunks
 from fastsync_lab.crash.judge import Verdict
+from fastsync_lab.crash.junk import junk
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
+from fastsync_lab.crash.oracle import junk_problems
 from fastsync_lab.crash.recording import write_sparse
 from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
@@ -23,6 +25,7 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.documents import replace_block
 from fastsync_lab.study.grid import in_markdown
+from tests.unit.test_crash_oracle import file
 
 CASE = Case("overwrite", "defer", "ordered")
 FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "build/x.img")
@@ -50,10 +53,11 @@ def test_found_pages_are_taken_from_the_delta_in_turn() -> None:
     line = {"id": "1.none", "mount": 0, "folders": 0, "log": ["x"], "delta": [7], "files": [
         {"path": "f", "ino": 12, "mode": 33188, "uid": 0, "gid": 0, "links": 1, "size": 600,
          "mtime_ns": 1, "ctime_ns": 2, "xattrs": {}, "errno": 5,
-         "sectors": "0000000a0000000b"}]}  # fmt: skip
+         "sectors": "0000000a0000000b", "junk": [[1, 4095]]}]}  # fmt: skip
     one, position = parse_found(json.dumps(line), delta, 4096)
     assert (one.id, position, one.pages[7][:1]) == ("1.none", 8192, b"b")
     assert one.tree["f"].sectors == (10, 11)
+    assert one.tree["f"].junk == ((1, 4095),)
     assert one.errors == ("reading f failed with errno 5",)
 
 
@@ -275,6 +279,17 @@ def test_a_failure_that_stock_has_is_not_ours() -> None:
     assert summary.failure_lines(found[1])[0].startswith("as on stock: 1 of 260")
     (alone,) = summary.compared_with_stock([ours])
     assert alone.own_failures == ours.failures
+
+
+def test_junk_is_as_on_stock_whichever_sector_it_is_of() -> None:
+    def showing(name: str, sector: int) -> Failure:
+        (problem,) = junk_problems({name: file(12, junk(sector, 1))})
+        return Failure("9.none", 1, (problem,), "again", "image")
+
+    ours = outcome(Case("mmap", "defer", "fast_commit"), showing("f", 70), showing("g", 7))
+    stock = outcome(Case("mmap", "stock", "fast_commit"), showing("f", 80))
+    found = summary.compared_with_stock([ours, stock])
+    assert [failure.on_stock for failure in found[0].failures] == [True, False]
 
 
 def test_what_does_not_mount_on_stock_either_names_no_workload() -> None:
