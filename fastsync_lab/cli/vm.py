@@ -1,12 +1,14 @@
 """The commands `vm` and `shell`."""
 
+import inspect
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Concatenate
 
 import typer
 
@@ -101,21 +103,24 @@ LimitOption = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    """A guest that somebody wants. Raises UsageError for what there is not, or cannot be."""
+    """A guest that somebody wants: each field is an option, of `vm` and of `shell`.
 
-    kernel: str
-    stock: bool
-    device: str | None
-    device_mib: int
-    devices: int
-    real_time: bool
-    debug_kernel: str | None
-    out: Path | None
-    share: Sequence[str]
-    memory: int
-    processors: int
-    parameter: Sequence[str]
-    root: str
+    Raises UsageError for what there is not, or cannot be.
+    """
+
+    kernel: KernelOption = "6.12"
+    stock: StockOption = False
+    device: DeviceOption = None
+    device_mib: CapacityOption = 512
+    devices: DevicesOption = 1
+    real_time: RealTimeOption = False
+    debug_kernel: DebugKernelOption = None
+    out: OutOption = None
+    share: ShareOption = None
+    memory: MemoryOption = 2048
+    processors: ProcessorsOption = 1
+    parameter: ParameterOption = None
+    root: RootOption = DEFAULT
 
     def __post_init__(self) -> None:
         check_kernel(self.kernel, stock=self.stock)
@@ -126,13 +131,13 @@ class Asked:
         if self.debug_kernel is not None:
             check_names("debug kernel", [self.debug_kernel], DEBUG)
         check_names("root image", [self.root], image_names())
-        check_machine(self.processors, tuple(self.parameter), real_time=self.real_time)
+        check_machine(self.processors, tuple(self.parameter or ()), real_time=self.real_time)
 
 
 @contextmanager
 def booted(asked: Asked) -> Iterator[Vm]:
     """The guest, with its modules and its device."""
-    shares = tuple(map(parse_share, asked.share))
+    shares = tuple(map(parse_share, asked.share or ()))
     debug = asked.debug_kernel
     needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL if debug else ())
     with ExitStack() as stack:
@@ -145,7 +150,7 @@ def booted(asked: Asked) -> Iterator[Vm]:
             config = VmConfig(
                 *(tree, asked.memory, asked.processors, asked.real_time),
                 root=asked.root,
-                parameters=tuple(asked.parameter),
+                parameters=tuple(asked.parameter or ()),
                 shares=shares,
             )
             root_image(asked.root, report=report)
@@ -163,23 +168,30 @@ def booted(asked: Asked) -> Iterator[Vm]:
         yield guest
 
 
+def of_guest(command: Callable[Concatenate[Asked, ...], None]) -> Callable[..., None]:
+    """A command whose options are the fields of Asked and its own parameters but for that one.
+
+    typer reads them from the signature.
+    """
+    _, *own = inspect.signature(command).parameters.values()
+    shared = inspect.signature(Asked).parameters.values()
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        asked = Asked(**{option.name: values.pop(option.name) for option in shared})
+        command(asked, **values)
+
+    everything = sorted([*shared, *own], key=lambda one: one.default is not one.empty)
+    run.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
+    return run
+
+
+@of_guest
 def vm(
+    asked: Asked,
     command: Annotated[
         list[str], typer.Argument(help="The command, after --; for a shell's: -- sh -c '…'.")
     ],
-    kernel: KernelOption = "6.12",
-    stock: StockOption = False,
-    device: DeviceOption = None,
-    device_mib: CapacityOption = 512,
-    devices: DevicesOption = 1,
-    real_time: RealTimeOption = False,
-    debug_kernel: DebugKernelOption = None,
-    out: OutOption = None,
-    share: ShareOption = None,
-    memory: MemoryOption = 2048,
-    processors: ProcessorsOption = 1,
-    parameter: ParameterOption = None,
-    root: RootOption = DEFAULT,
     time_limit: LimitOption = math.inf,
 ) -> None:
     """Boot the kernel with these modules and run COMMAND in it, as root, in virtual time.
@@ -191,40 +203,19 @@ def vm(
     Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
     `sleep 60` is over at once, and a run does not depend on what else the host does.
     """
-    asked = Asked(
-        *(kernel, stock, device, device_mib, devices, real_time, debug_kernel, out),
-        *(share or (), memory, processors, parameter or (), root),
-    )
     with booted(asked) as guest:
         status = guest.run_attached(command, timeout_s=time_limit)
     raise typer.Exit(status)
 
 
-def shell(
-    kernel: KernelOption = "6.12",
-    stock: StockOption = False,
-    device: DeviceOption = None,
-    device_mib: CapacityOption = 512,
-    devices: DevicesOption = 1,
-    real_time: RealTimeOption = False,
-    debug_kernel: DebugKernelOption = None,
-    out: OutOption = None,
-    share: ShareOption = None,
-    memory: MemoryOption = 2048,
-    processors: ProcessorsOption = 1,
-    parameter: ParameterOption = None,
-    root: RootOption = DEFAULT,
-) -> None:
+@of_guest
+def shell(asked: Asked) -> None:
     """Boot the kernel with these modules and open a shell in it, as root, on a terminal of its own.
 
     The guest is that of `vm`. Ctrl-C goes to the program inside; `exit` or Ctrl-D ends the shell,
     and the guest with it. The terminal has the size that this one has now; `stty rows 50 cols 120`
     in the guest gives it another.
     """
-    asked = Asked(
-        *(kernel, stock, device, device_mib, devices, real_time, debug_kernel, out),
-        *(share or (), memory, processors, parameter or (), root),
-    )
     if not terminal.is_there():
         raise UsageError("`shell` needs a terminal; for a command there is `vm -- COMMAND`")
     with booted(asked) as guest, terminal.raw():

@@ -87,11 +87,13 @@ class Explorer:
         self, request: Request, finished: Callable[[Outcome], None] = lambda _outcome: None
     ) -> list[Outcome]:
         """First record all cases, then recover their states, so that modules change once."""
-        folders = {}
+        folders, recorded = {}, set()
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
             script = request.script(case)
             kept = self._kept(case, script) if request.state else None
             folders[case] = kept or self.record(case, script)
+            if not kept:
+                recorded.add(case)
         outcomes = []
         for case in request.cases:
             script, folder = request.script(case), folders[case]
@@ -99,7 +101,8 @@ class Explorer:
                 outcome = self.look_at(case, script, folder, request.state)
             else:
                 outcome = self.explore(case, script, folder, request.states)
-            keep_recording(folder)
+            if case in recorded:
+                keep_recording(folder)
             outcomes.append(outcome)
             finished(outcome)
         return outcomes
@@ -131,14 +134,10 @@ class Explorer:
         return folder
 
     def _kept(self, case: Case, script: Script) -> Path | None:
-        """What an earlier run of the same operations with the same modules has kept."""
+        """A copy of what an earlier run of the same operations with the same modules has kept."""
         folder = self._folder(case)
-        if not take_recording(folder):
-            return None
-        kept = [folder / "modules", folder / "script"]
-        wanted = [module_digest(self.builds.subject), script.text]
-        found = [path.read_text() if path.is_file() else None for path in kept]
-        return folder if found == wanted else None
+        wanted = {"modules": module_digest(self.builds.subject), "script": script.text}
+        return folder if take_recording(folder, wanted) else None
 
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
         """Recover and judge about `limit` states of what was recorded."""

@@ -6,7 +6,7 @@ kept under its case's name when its states are judged; of two runs the last one'
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,11 +34,24 @@ def keep_recording(folder: Path) -> None:
         folder.rename(kept)
 
 
-def take_recording(folder: Path) -> bool:
-    """Copy what was kept under the name of `folder` to it; False when there is none."""
-    try:
-        shutil.copytree(crash_dir() / folder.name, folder)
-    except OSError:  # shutil.Error is one: another run replaced it meanwhile
-        shutil.rmtree(folder, ignore_errors=True)
+def take_recording(folder: Path, wanted: Mapping[str, str]) -> bool:
+    """Copy what was kept under the name of `folder` to it, if it has files of these contents.
+
+    False when there is none such.
+    """
+    kept = crash_dir() / folder.name
+    if not _has(kept, wanted):
         return False
-    return True
+    with suppress(OSError):  # shutil.Error is one: another run replaces it at this moment,
+        shutil.copytree(kept, folder)
+        if _has(folder, wanted):  # or has done so since it was looked at
+            return True
+    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
+def _has(folder: Path, wanted: Mapping[str, str]) -> bool:
+    return all(
+        (folder / name).is_file() and (folder / name).read_text() == text
+        for name, text in wanted.items()
+    )

@@ -1,16 +1,15 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
-from fastsync_lab.crash.junk import without_sector
-from fastsync_lab.crash.recover import failed
+from fastsync_lab.crash.compare import compared_with_stock
 from fastsync_lab.host.kernels import file_checksum
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
@@ -50,51 +49,8 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
     return outcomes
 
 
-# What a problem of a state that does not mount begins with; all others follow from it.
-NO_MOUNT = failed("mount")
-
-
-def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The same cases, with each failure marked whose every problem the stock modules have, too.
-
-    A problem names file, place and operation; it is looked for in the same workload and journal,
-    and of junk it does not matter which sector's it is.
-    That a state does not mount names none of these, and is looked for in each workload on that
-    kind of file system.
-    """
-    on_stock: dict[Case, set[str]] = {}
-    unmountable: dict[str, set[str]] = {}
-    for one in outcomes:
-        if one.case.mode == CONTROL:
-            found = {problem for failure in one.failures for problem in _places(failure)}
-            on_stock[one.case] = found
-            unmountable.setdefault(one.case.journal, set()).update(_no_mount(found))
-
-    def is_known(case: Case, failure: Failure) -> bool:
-        if causes := _no_mount(failure.problems):
-            return unmountable.get(case.journal, set()).issuperset(causes)
-        return on_stock.get(replace(case, mode=CONTROL), set()).issuperset(_places(failure))
-
-    def marked(one: Outcome) -> Outcome:
-        failures = [
-            replace(failure, on_stock=is_known(one.case, failure)) for failure in one.failures
-        ]
-        return replace(one, failures=failures)
-
-    return [marked(one) for one in outcomes]
-
-
-def _places(failure: Failure) -> Iterator[str]:
-    return map(without_sector, failure.problems)
-
-
-def _no_mount(problems: Iterable[str]) -> set[str]:
-    """Those of the problems that say that the state does not mount, and why."""
-    return {problem for problem in problems if problem.startswith(NO_MOUNT)}
-
-
 # What says which cases there are, and how they are shown.
-NOT_DECIDING = ("table.py", "command.py", "summary.py")
+NOT_DECIDING = ("table.py", "command.py", "compare.py", "summary.py")
 
 
 def explorer_digest() -> str:

@@ -31,8 +31,8 @@ place at a time (a comparison, a constant, an argument, a condition, a word of a
 the unit tests. A mutant is killed when a test fails. At least {LEAST_KILLED:.0%} have to be, and
 each that survives has its reason here. What is outside of functions, and properties, the tool does
 not change: the pattern of the kernel log has a test for each of its words, bars have a second
-list in `tests/unit/test_required.py`, and the property that says whether a bar is reached calls a
-function.
+list in `tests/unit/test_study_judge.py`, and the property that says whether a bar is reached calls
+a function.
 """
 
 
@@ -163,21 +163,24 @@ def results_of(tree: Path) -> dict[str, str]:
     return parse_results(mutmut(tree, "results", "--all", "true"))
 
 
+def missed_in(results: Mapping[str, str]) -> list[str]:
+    """The mutants that no test noticed."""
+    return [mutant for mutant, what in results.items() if what not in NOTICED]
+
+
 def main() -> None:
     """Run what is missing, write the document; status 1 if something is not as it has to be."""
     tree = build_dir() / "mutants"
     copy_tree(tree)
     try:
+        before = missed_in(results_of(tree))
         run_mutants(tree)
-        if missed := [name for name, what in results_of(tree).items() if what not in NOTICED]:
-            run_mutants(tree, missed)  # a test of them may have come since they survived
         results = results_of(tree)
+        if again := [mutant for mutant in before if mutant in missed_in(results)]:
+            run_mutants(tree, again)  # a test of them may have come since they survived
+            results = results_of(tree)
         survivors = sorted(
-            {
-                parse_change(mutant, mutmut(tree, "show", mutant))
-                for mutant, what in results.items()
-                if what not in NOTICED
-            },
+            {parse_change(mutant, mutmut(tree, "show", mutant)) for mutant in missed_in(results)},
             key=lambda change: (change.module, change.old, change.new),
         )
     except FastsyncError as error:

@@ -4,15 +4,20 @@ import os
 import shlex
 import shutil
 import tomllib
+from contextlib import nullcontext
 from itertools import takewhile
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from fastsync_lab.cli import main as cli
-from fastsync_lab.host import shell
+from fastsync_lab.cli import vm
+from fastsync_lab.host import shell, terminal
 from fastsync_lab.host.kernels import load_series
 from fastsync_lab.host.paths import build_dir, cache_dir, repo_root, results_dir
 from fastsync_lab.machine.device import profile_names
@@ -148,6 +153,47 @@ def test_unknown_names_are_one_line_with_what_is_allowed(
 )
 def test_bad_usage_is_status_2(arguments: list[str]) -> None:
     assert fastsync(*arguments).status == 2
+
+
+OF_A_GUEST = ["--device", "ufs", "--devices", "2", "--share", "/tmp", "--share", "/var:rw"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ran"),
+    [
+        (["vm", *OF_A_GUEST, "--time-limit", "9", "ls", "-l"], (["ls", "-l"], {"timeout_s": 9.0})),
+        (["vm", *OF_A_GUEST, "true"], (["true"], {"timeout_s": inf})),
+        (["shell", *OF_A_GUEST], (["pty", "bash"], {})),
+    ],
+)
+def test_the_options_of_a_guest_reach_it(
+    arguments: list[str], ran: tuple[list[str], dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+
+    def run_attached(command: list[str], **limits: float) -> int:
+        found.append((command, limits))
+        return 7
+
+    def booted(asked: vm.Asked) -> Any:
+        found.append(asked)
+        return nullcontext(SimpleNamespace(run_attached=run_attached))
+
+    monkeypatch.setattr(vm, "booted", booted)
+    monkeypatch.setattr(terminal, "is_there", lambda: True)
+    monkeypatch.setattr(terminal, "raw", nullcontext)
+    monkeypatch.setattr(terminal, "on_terminal", lambda command: ["pty", *command])
+    assert CliRunner().invoke(cli.app, arguments).exit_code == 7
+    assert found == [vm.Asked(device="ufs", devices=2, share=["/tmp", "/var:rw"]), ran]
+
+
+def test_a_shell_has_the_options_of_vm_but_for_its_time_limit() -> None:
+    of_vm, of_shell = (
+        {one.name: one.default for one in get_command(cli.app).commands[name].params}  # type: ignore[attr-defined]
+        for name in ("vm", "shell")
+    )
+    assert of_vm == {**of_shell, "command": None, "time_limit": inf}
+    assert {name: of_shell[name] for name in vars(vm.Asked())} == vars(vm.Asked())
 
 
 def test_options_after_the_command_belong_to_the_guest() -> None:

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsync_lab.crash.extfs import File, Tree, checksums
-from fastsync_lab.crash.judge import differences
 from fastsync_lab.crash.junk import junk, shown
 from fastsync_lab.crash.oracle import Oracle, Promise, junk_problems
 from fastsync_lab.crash.trace import Op, begun, parse_trace, sector_contents
-from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError
 
 MS = 10**6
@@ -346,31 +344,3 @@ def test_parse_trace() -> None:
     assert (op.name, op.path, op.integer(2)) == ("chmod", "f", 0o640)
     with pytest.raises(FastsyncError, match=r"operation 0 \(chmod f 0640\) failed with errno 2"):
         parse_trace(json.dumps(line | {"errno": 2}))
-
-
-def test_recoveries_must_agree_but_for_stamps_of_recovery() -> None:
-    one = file(12, b"x")
-    assert differences({"f": one}, {"f": one}, START) == []
-    assert differences({"f": one}, {}, START) != []
-    assert differences({"f": replace(one, uid=1)}, {"f": one}, START) != []
-    later = replace(one, mtime_ns=START + 9, ctime_ns=START + 9)
-    assert differences({"f": later}, {"f": one}, START) == []
-    assert differences({"f": one}, {"f": later}, START) != []
-
-
-@pytest.mark.parametrize("name", workload_names())
-def test_scripts_repeat_and_differ_by_seed(name: str) -> None:
-    script = make_script(name, 1, 100)
-    assert script == make_script(name, 1, 100)
-    assert script != make_script(name, 2, 100)
-    assert 0 < script.prepared < len(script.lines)
-
-
-@pytest.mark.parametrize("name", [n for n in workload_names() if not make_script(n, 1, 100).sql])
-@pytest.mark.parametrize("seed", range(5))
-def test_oracle_understands_every_script(name: str, seed: int) -> None:
-    """Numbered as if each line had run alone; paths are there when they are used."""
-    lines = [line.split(" ", 1)[1] for line in make_script(name, seed, 100).lines]
-    oracle = Oracle(trace(*lines), Promise())
-    names = oracle.model.groups[-1].epochs[-1].names
-    assert names or name == "bounded"

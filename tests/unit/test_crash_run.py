@@ -10,11 +10,8 @@ from fastsync_lab.crash import command, summary
 from fastsync_lab.crash.builds import Builds
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
 from fastsync_lab.crash.explore import CHUNK, chunks
-from fastsync_lab.crash.judge import Verdict
-from fastsync_lab.crash.junk import junk
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
-from fastsync_lab.crash.oracle import junk_problems
 from fastsync_lab.crash.recording import write_sparse
 from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
@@ -25,7 +22,6 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.documents import replace_block
 from fastsync_lab.study.grid import in_markdown
-from tests.unit.test_crash_oracle import file
 
 CASE = Case("overwrite", "defer", "ordered")
 FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "build/x.img")
@@ -264,57 +260,6 @@ def test_another_kind_stands_beside_stock_with_the_workloads_that_both_ran(build
     text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
     assert "| 1k-blocks | workloads | states | failures | not on stock |\n" in text
     assert all(f"| {mode} | 1 | 260 | 1 | 0 |" in text for mode in ("defer", "stock"))
-
-
-def test_a_failure_that_stock_has_is_not_ours() -> None:
-    here, elsewhere = (Failure("9.none", 1, (problem,), "again", "image") for problem in "ab")
-    both = Failure("8.none", 1, ("a", "c"), "again", "image")
-    ours = outcome(Case("mmap", "defer", "fast_commit"), here, elsewhere, both)
-    stock = outcome(Case("mmap", "stock", "fast_commit"), here)
-    other = outcome(Case("append", "stock", "fast_commit"), elsewhere)
-    found = summary.compared_with_stock([ours, stock, other])
-    assert [failure.on_stock for failure in found[0].failures] == [True, False, False]
-    assert found[0].own_failures == [elsewhere, both]
-    assert summary.failure_lines(found[0])[0].startswith("FAILED: 2 of 260")
-    assert summary.failure_lines(found[1])[0].startswith("as on stock: 1 of 260")
-    (alone,) = summary.compared_with_stock([ours])
-    assert alone.own_failures == ours.failures
-
-
-def test_junk_is_as_on_stock_whichever_sector_it_is_of() -> None:
-    def showing(name: str, sector: int) -> Failure:
-        (problem,) = junk_problems({name: file(12, junk(sector, 1))})
-        return Failure("9.none", 1, (problem,), "again", "image")
-
-    ours = outcome(Case("mmap", "defer", "fast_commit"), showing("f", 70), showing("g", 7))
-    stock = outcome(Case("mmap", "stock", "fast_commit"), showing("f", 80))
-    found = summary.compared_with_stock([ours, stock])
-    assert [failure.on_stock for failure in found[0].failures] == [True, False]
-
-
-def test_what_does_not_mount_on_stock_either_names_no_workload() -> None:
-    unmountable = ("mount failed with errno 74", "names: missing: ['f']")
-    torn = Failure("3.head0-1", 1, unmountable, "again", "image")
-    other_error = replace(torn, problems=("mount failed with errno 5",))
-    ours = outcome(Case("direct", "defer", "1k-blocks"), torn, other_error)
-    elsewhere = outcome(Case("direct", "defer", "bigalloc"), torn)
-    stock = outcome(Case("mmap", "stock", "1k-blocks"), replace(torn, problems=unmountable[:1]))
-    found = summary.compared_with_stock([ours, elsewhere, stock])
-    assert [failure.on_stock for failure in found[0].failures] == [True, False]
-    assert [failure.on_stock for failure in found[1].failures] == [False]
-
-
-def test_wrong_numbers_of_blocks_are_told_from_all_else() -> None:
-    blocks = (
-        "after recovery by the kernel, e2fsck -fn: Inode 13, i_blocks is 32, should be 40.  Fix? no"
-    )
-    warning = (
-        "after recovery by the kernel, e2fsck -fn: x: *** WARNING: Filesystem still has errors ***"
-    )
-    assert Verdict((), (blocks, warning), ()).blocks_wrong
-    assert not Verdict((), (), ()).blocks_wrong
-    assert not Verdict((), (warning,), ()).blocks_wrong
-    assert not Verdict((), (blocks, "Inode 14 has illegal blocks"), ()).blocks_wrong
 
 
 def test_block_is_replaced() -> None:

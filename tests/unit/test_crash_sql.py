@@ -1,12 +1,16 @@
 """The oracle of databases."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fastsync_lab.crash.extfs import Image
 from fastsync_lab.crash.kinds import make_base
-from fastsync_lab.crash.sql import NO_CHANGE, Rows, SqlOracle, rows_after
+from fastsync_lab.crash.sql import NO_CHANGE, Rows, SqlOracle, read_sqlite, rows_after
 from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError
 
@@ -50,7 +54,9 @@ def test_lost_transaction(image: Image) -> None:
 
 def test_half_a_transaction(image: Image) -> None:
     for rows in ([(1, "b")], [(1, "a"), (2, "b")]):
-        assert "it was never like that" in problems(image, rows, 4)[0]
+        assert problems(image, rows, 4) == [
+            "the table: transaction 4 was committed, it was never like that"
+        ]
 
 
 def test_broken_database(image: Image) -> None:
@@ -59,6 +65,70 @@ def test_broken_database(image: Image) -> None:
 
     oracle = SqlOracle(LINES, fails)
     assert oracle.problems(image, frozenset({4})) == ["page 3 is torn"]
+
+
+def test_the_database_is_read_from_the_image_into_an_empty_folder(image: Image) -> None:
+    seen = []
+
+    def read(there: Image, folder: Path) -> Rows:
+        seen.append((there, list(folder.iterdir())))
+        return AFTER_2
+
+    assert SqlOracle(LINES, read).problems(image, frozenset({2})) == []
+    assert seen == [(image, [])]
+
+
+class Files:
+    """An image with these files, and a folder, in it."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def tree(self) -> dict[str, SimpleNamespace]:
+        there = {name: SimpleNamespace(is_regular=True, ino=name) for name in self._files}
+        return there | {"base.db.d": SimpleNamespace(is_regular=False, ino="none")}
+
+    def contents(self, ino: str) -> bytes:
+        return self._files[ino]
+
+
+def database(folder: Path, *, journal: str = "DELETE") -> dict[str, bytes]:
+    """The files of a database with the last of the rows above, as a crash leaves them."""
+    path = folder / "base.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as made:
+        made.execute(f"PRAGMA journal_mode={journal}")
+        for line in LINES[1:]:
+            if not line.startswith(NO_CHANGE):
+                made.executescript(line)
+        return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_a_database_is_read_with_what_lies_beside_it(
+    journal: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = database(tmp_path, journal=journal)
+    assert len(files) == (3 if journal == "WAL" else 1)
+    image: Any = Files({"other": b"", **files})
+    folder = tmp_path_factory.mktemp("empty")
+    assert read_sqlite(image, folder) == AFTER_5
+    assert {path.name for path in folder.iterdir()} <= {"base.db", "base.db-wal", "base.db-shm"}
+
+
+def test_a_database_that_is_broken_or_not_there_is_an_error(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (whole,) = database(tmp_path).values()
+    five_free = whole[:36] + (5).to_bytes(4) + whole[40:]  # so many free pages, says the header
+    for files, message in (
+        ({}, "base.db is not there"),
+        ({"base.db": b"no database " * 100}, "base.db: file is not a database"),
+        ({"base.db": five_free}, "base.db: integrity check: *** in database main ***"),
+    ):
+        image: Any = Files(files)
+        with pytest.raises(FastsyncError) as caught:
+            read_sqlite(image, tmp_path_factory.mktemp("empty"))
+        assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", [n for n in workload_names() if make_script(n, 1, 100).sql])

@@ -57,6 +57,18 @@ def test_race_of_unknown_origin_has_one_access() -> None:
     assert race.functions == {"jbd2_carrier_done"} and races.is_ours(race)
 
 
+def test_who_called_the_caller_does_not_count() -> None:
+    (race,) = races.parse_races(report_of(("x", "y", "jbd2_carrier_wait"), ("z",)))
+    assert not races.is_ours(race)
+
+
+def test_a_race_that_is_meant_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    (race,) = races.parse_races(OURS)
+    assert races.is_ours(race)
+    monkeypatch.setattr(races, "HARMLESS", {race.functions: "it is meant"})
+    assert not races.is_ours(race)
+
+
 def test_other_reports_stay_bad_beside_a_race_of_others() -> None:
     bad = "[    1.0] BUG: KASAN: slab-use-after-free in jbd2_carrier_done+0x1/0x2 [jbd2]"
     assert check_kernel_log(THEIRS + bad + "\n") == [bad]

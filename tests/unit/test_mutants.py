@@ -1,47 +1,54 @@
 """What is made of mutmut's answers, without running it."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.host import mutants, shell
 from fastsync_lab.host.mutants import Change, Outcome
+from fastsync_lab.host.paths import repo_root
 
 RESULTS = """\
-    fastsync_lab.required.x_within__mutmut_1: killed
-    fastsync_lab.required.xǁVerdictǁdescribe__mutmut_2: survived
+    fastsync_lab.study.judge.x_within__mutmut_1: killed
+    fastsync_lab.study.judge.xǁVerdictǁdescribe__mutmut_2: survived
     fastsync_lab.crash.oracle.x_begun__mutmut_3: timeout
     fastsync_lab.crash.oracle.x_begun__mutmut_4: no tests
 """
 DIFF = """\
-# fastsync_lab.required.x_within__mutmut_1: survived
---- fastsync_lab/required.py
-+++ fastsync_lab/required.py
+# fastsync_lab.study.judge.x_within__mutmut_1: survived
+--- fastsync_lab/study/judge.py
++++ fastsync_lab/study/judge.py
 @@ -1,4 +1,4 @@
  def within(figure: float) -> bool:
 -    return least <= figure
 +    return least < figure
 """
-REQUIRED, ORACLE = "fastsync_lab/required.py", "fastsync_lab/crash/oracle.py"
-CHANGE = Change(REQUIRED, "return least <= figure", "return least < figure")
+JUDGE, ORACLE = "fastsync_lab/study/judge.py", "fastsync_lab/crash/oracle.py"
+CHANGE = Change(JUDGE, "return least <= figure", "return least < figure")
 
 
 def test_what_became_of_each_mutant() -> None:
     results = mutants.parse_results(RESULTS)
     assert len(results) == 4
-    assert mutants.outcomes_of(results, [ORACLE, REQUIRED]) == [
+    assert mutants.outcomes_of(results, [ORACLE, JUDGE]) == [
         Outcome(ORACLE, 2, 1),
-        Outcome(REQUIRED, 2, 1),
+        Outcome(JUDGE, 2, 1),
+    ]
+    assert mutants.missed_in(results) == [
+        "fastsync_lab.study.judge.xǁVerdictǁdescribe__mutmut_2",
+        "fastsync_lab.crash.oracle.x_begun__mutmut_4",
     ]
 
 
 def test_a_change_is_told_by_its_lines() -> None:
-    assert mutants.parse_change("fastsync_lab.required.x_within__mutmut_1", DIFF) == CHANGE
+    assert mutants.parse_change("fastsync_lab.study.judge.x_within__mutmut_1", DIFF) == CHANGE
 
 
 def test_reasons_are_found_by_the_change() -> None:
     text = (
-        f'[[survivor]]\nmodule = "{REQUIRED}"\nold = "{CHANGE.old}"\nnew = "{CHANGE.new}"\n'
+        f'[[survivor]]\nmodule = "{JUDGE}"\nold = "{CHANGE.old}"\nnew = "{CHANGE.new}"\n'
         'why = "the same"\n'
     )
     assert mutants.load_reasons(text) == {CHANGE: "the same"}
@@ -52,11 +59,11 @@ def test_reasons_are_found_by_the_change() -> None:
     ("killed", "reasons", "found"),
     [
         (90, {CHANGE: "why"}, []),
-        (89, {CHANGE: "why"}, [f"{REQUIRED}: only 89 of 100 mutants are killed"]),
+        (89, {CHANGE: "why"}, [f"{JUDGE}: only 89 of 100 mutants are killed"]),
         (
             90,
             {},
-            [f"{REQUIRED}: nobody explains `return least < figure` in place of "
+            [f"{JUDGE}: nobody explains `return least < figure` in place of "
              "`return least <= figure`"],
         ),
         (
@@ -69,22 +76,34 @@ def test_reasons_are_found_by_the_change() -> None:
 def test_what_is_not_as_it_has_to_be(
     killed: int, reasons: dict[Change, str], found: list[str]
 ) -> None:
-    assert mutants.problems([Outcome(REQUIRED, 100, killed)], [CHANGE], reasons) == found
+    assert mutants.problems([Outcome(JUDGE, 100, killed)], [CHANGE], reasons) == found
 
 
 def test_a_module_that_was_not_tried_is_a_problem() -> None:
-    assert mutants.problems([Outcome(REQUIRED, 0, 0)], [], {}) != []
+    assert mutants.problems([Outcome(JUDGE, 0, 0)], [], {}) != []
 
 
 def test_the_document_has_the_numbers_and_the_reasons() -> None:
-    outcomes = [Outcome(REQUIRED, 100, 95), Outcome(ORACLE, 300, 300)]
+    outcomes = [Outcome(JUDGE, 100, 95), Outcome(ORACLE, 300, 300)]
     text = mutants.document(outcomes, [CHANGE], {CHANGE: "of a NaN alone"})
-    assert f"| {REQUIRED} | 100 | 95 | 95.0% |" in text
+    assert f"| {JUDGE} | 100 | 95 | 95.0% |" in text
     assert "| all | 400 | 395 | 98.8% |" in text
     line = "`return least < figure` in place of `return least <= figure`: of a NaN alone"
-    assert f"- {REQUIRED}: {line}\n" in text
+    assert f"- {JUDGE}: {line}\n" in text
     assert "not explained" in mutants.document(outcomes, [CHANGE], {})
     assert mutants.document(outcomes, [], {}).endswith("## Those that survive\n\nNone.\n")
+
+
+def test_what_is_configured_explained_and_told_is_there() -> None:
+    project = tomllib.loads((repo_root() / "pyproject.toml").read_text())["tool"]["mutmut"]
+    modules = project["only_mutate"]
+    for name in (*modules, *project["pytest_add_cli_args_test_selection"], *project["also_copy"]):
+        assert (repo_root() / name).exists(), name
+    reasons = mutants.load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
+    assert {one.module for one in reasons} <= set(modules)
+    told = (repo_root() / mutants.DOCUMENT).read_text()
+    assert re.findall(r"^\| (\S+\.py) \|", told, re.M) == modules
+    assert all((repo_root() / name).exists() for name in re.findall(r"`(tests/\S+\.py)`", told))
 
 
 def test_the_copy_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

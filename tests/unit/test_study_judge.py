@@ -160,6 +160,16 @@ SAVED = Requirement(
 STEP = Requirement("ops_per_s", "worst step", Where(systems=("defer",)), least=0.998, most=5.0)
 
 
+def test_a_bar_of_speed_is_about_some_file_systems_and_another() -> None:
+    assert speed_over("ideal", ("off", "defer"), 0.5, 1.5, devices=("ufs",)) == Requirement(
+        "ops_per_s",
+        where=Where(systems=("off", "defer"), devices=("ufs",)),
+        over=Where(systems=("ideal",)),
+        least=0.5,
+        most=1.5,
+    )
+
+
 def test_a_requirement_of_what_there_is_not_is_an_error() -> None:
     with pytest.raises(FastsyncError, match="no metric 'haste': there are operations, "):
         replace(SPEED, metric="haste")

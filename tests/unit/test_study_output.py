@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.studies import neighbour, qasio
+from fastsync_lab.studies import neighbour
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, Cell, Output, Workload
-from fastsync_lab.study.filesystems import RAW, STOCK
+from fastsync_lab.study.filesystems import STOCK
 from fastsync_lab.study.output import phases_of, read_timed
 
 
@@ -83,49 +83,3 @@ def test_neighbour_json() -> None:
 def test_a_neighbour_without_a_result_is_an_error(text: str) -> None:
     with pytest.raises(FastsyncError, match="neighbour printed no result"):
         neighbour.rounds_per_s(text)
-
-
-# --- qasio ---------------------------------------------------------------------------------------
-
-COUNTERS = "meta waits 5 boosted {} late 0 other 1 handle 2 commit 3 saved_us 9\nsame_file 4\n"
-
-
-def read(workload: qasio.Work, result: str, **sections: str) -> Any:
-    system = RAW if isinstance(workload, qasio.Direct) else STOCK
-    return qasio.read(Cell(system, workload, qasio.OWN, "emmc"), Output(result, sections))
-
-
-def test_a_benchmark_has_its_calls_the_whole_and_what_was_seen_of_waits() -> None:
-    result = {
-        "elapsed_ns": 1_500_000_000,
-        "window_ns": 2_000_000_000,
-        "written_bytes": 100 << 20,
-        "calls": {"fsync": {**CALL, "elapsed_ns": 7}},
-    }
-    before, after = COUNTERS.format(1), COUNTERS.format(4)
-    assert read(qasio.M1, json.dumps(result), before=before, after=after) == {
-        "fsync": CALL,
-        "": {"elapsed_s": 1.5, "writer_mib_s": 50.0},
-        "wait: meta": {"waits": 0, "boosted": 3, "late": 0, "other": 0, "handle": 0, "commit": 0,
-                       "saved_us": 0},
-    }  # fmt: skip
-    with pytest.raises(FastsyncError, match="waitbench printed no result"):
-        read(qasio.M1, "waitbench: no space", before=before, after=after)
-
-
-def test_direct_requests_and_what_they_cost_the_cpu() -> None:
-    job = {"error": 0, **{way: {"total_ios": 50, "iops": 25.0} for way in ("read", "write")}}
-    stats = [f"{second}.5 cpu 1 0 2 {idle} 5 0 0" for second, idle in ((10, 7), (12, 107))]
-    work = qasio.MATRIX[0]
-    text = json.dumps({"jobs": [job]})
-    found = read(work, text, before=stats[0], after=stats[1])
-    assert found == {"": {"requests_per_s": 50.0, "cpu_ns": 10_000_000.0}}
-    with pytest.raises(FastsyncError, match="fio printed no result"):
-        read(work, "fio: no such device\n", before=stats[0], after=stats[1])
-
-
-def test_time_that_counts_as_idle() -> None:
-    """Idle and waiting for I/O, and nothing else."""
-    before = "10.0 cpu 1 2 3 4 5 6 7 8"
-    after = "11.0 cpu 11 12 13 14 25 16 17 18"
-    assert qasio.busy_ns(before, after) == 1_000_000_000 - 300_000_000

@@ -334,18 +334,3 @@ def test_a_device_may_hold_what_its_driver_would() -> None:
 def test_a_study_without_schedulers_leaves_the_queue_as_it_is() -> None:
     one = study("overwrite")
     assert {queue_script(one, cell) for cell in one.cells("emmc", quick=False)} == {":"}
-
-
-def test_what_of_qasio_is_run() -> None:
-    found = {
-        (cell.workload.name, cell.scheduler.name): cell.system.name
-        for cell in study("qasio").cells("emmc", quick=False)
-    }
-    assert len(found) == 150
-    assert found["M5", "bfq"] == "discard" and found["M1", "bfq"] == "stock"
-    assert {found[f"read, depth {depth}", "qasio"] for depth in (1, 4, 32, 128)} == {"raw"}
-    assert ("BULK", "no writer") not in found and ("BULK", "qasio") in found
-    assert ("LAUNCH", "qasio, boost off") not in found and ("M2", "qasio, boost off") in found
-    assert ("M1", "bfq, 2048 requests") in found and ("M2", "bfq, 2048 requests") not in found
-    quick = list(study("qasio").cells("emmc", quick=True))
-    assert [cell.name for cell in quick] == ["M1, mq-deadline", "M1, bfq", "M1, qasio"]

@@ -113,10 +113,10 @@ def test_a_sweep_has_a_file_system_at_several_intervals() -> None:
 
 
 def test_sweeps_leave_out_what_has_no_interval_and_keep_zero_first() -> None:
-    lines = [line(interval_ms=ms) for ms in (10, None, 0, 5)]
+    lines = [line(interval_ms=ms) for ms in (10, None, 1, 0, 5)]
     found = sweeps([*lines, line(interval_ms=3, system="truncate"), line(device="emmc")])
     assert {key: [one.place.interval_ms for one in series] for key, series in found.items()} == {
-        ("ufs", "defer"): [0, 5, 10],
+        ("ufs", "defer"): [0, 1, 5, 10],
         ("ufs", "truncate"): [3],
         ("emmc", "defer"): [100],
     }

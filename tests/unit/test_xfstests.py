@@ -229,6 +229,8 @@ def test_what_differs_is_run_once_more_on_both_and_then_no_more() -> None:
     assert still_to_run(runs, ["a", "b"], MODES) == [("defer", "b")]
     runs["defer"]["b"].append(FAILED)
     assert still_to_run(runs, ["a", "b"], MODES) == []
+    again = {CONTROL: {"a": [PASSED], "b": [PASSED]}, "defer": {"a": [FAILED], "b": [FAILED]}}
+    assert still_to_run(again, ["a", "b"], MODES) == first
 
 
 def test_what_does_not_apply_on_stock_is_not_tried_on_ours() -> None:
@@ -252,6 +254,10 @@ def test_chunks_change_the_mode_seldom_and_end_together(monkeypatch: pytest.Monk
 # --- keeping
 
 
+class Interrupted(BaseException):
+    """As KeyboardInterrupt, which would end pytest."""
+
+
 class FakeMachine:
     """Runs nothing; `verdicts` by mode and test are used up, and a missing one interrupts."""
 
@@ -260,7 +266,7 @@ class FakeMachine:
 
     def run(self, mode: str, test: str, _limit_s: float) -> Run:
         if not self.verdicts.get((mode, test)):
-            raise KeyboardInterrupt
+            raise Interrupted
         return self.verdicts[mode, test].pop(0)
 
     def close(self) -> None:
@@ -286,7 +292,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
     keys = dict.fromkeys(MODES, KEY)
     first = FakeMachine({(CONTROL, "a"): [PASSED]})
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted):
         run_with(first, Store(path, keys, {}), ["a"])
     assert first.closed
     second = FakeMachine({("defer", "a"): [FAILED, PASSED], (CONTROL, "a"): [PASSED]})
@@ -315,7 +321,13 @@ def test_modes_that_are_not_asked_for_are_kept(tmp_path: Path) -> None:
     assert Store(path, {"off": KEY}, {}).runs == {"off": {"a": [PASSED]}}
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 0, "modes": {}}', '{"format": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", '{"format": 1}'),
+        *('{"format": 0, "modes": {"stock": 5}}', '{"format": 1, "modes": ["stock"]}'),
+    ],
+)
 def test_a_file_that_cannot_be_read_is_begun_anew(text: str, tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
     path.write_text(text)
