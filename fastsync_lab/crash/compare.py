@@ -1,9 +1,10 @@
 """Whose a failure is: ours, or one that the stock modules have in the same place."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fastsync_lab.crash.case import CONTROL, Case, Failure, Outcome
+from fastsync_lab.crash.junk import without_sector
 from fastsync_lab.crash.recover import failed
 
 # What a problem of a state that does not mount begins with; all others follow from it.
@@ -13,7 +14,8 @@ NO_MOUNT = failed("mount")
 def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The same cases, with each failure marked whose every problem the stock modules have, too.
 
-    A problem names file, place and operation; it is looked for in the same workload and journal.
+    A problem names file, place and operation; it is looked for in the same workload and journal,
+    and of junk it does not matter which sector's it is.
     That a state does not mount names none of these, and is looked for in each workload on that
     kind of file system.
     """
@@ -21,14 +23,14 @@ def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
     unmountable: dict[str, set[str]] = {}
     for one in outcomes:
         if one.case.mode == CONTROL:
-            found = {problem for failure in one.failures for problem in failure.problems}
+            found = {problem for failure in one.failures for problem in _places(failure)}
             on_stock[one.case] = found
             unmountable.setdefault(one.case.journal, set()).update(_no_mount(found))
 
     def is_known(case: Case, failure: Failure) -> bool:
         if causes := _no_mount(failure.problems):
             return unmountable.get(case.journal, set()).issuperset(causes)
-        return on_stock.get(replace(case, mode=CONTROL), set()).issuperset(failure.problems)
+        return on_stock.get(replace(case, mode=CONTROL), set()).issuperset(_places(failure))
 
     def marked(one: Outcome) -> Outcome:
         failures = [
@@ -37,6 +39,10 @@ def compared_with_stock(outcomes: Sequence[Outcome]) -> list[Outcome]:
         return replace(one, failures=failures)
 
     return [marked(one) for one in outcomes]
+
+
+def _places(failure: Failure) -> Iterator[str]:
+    return map(without_sector, failure.problems)
 
 
 def _no_mount(problems: Iterable[str]) -> set[str]:

@@ -112,7 +112,7 @@ class Explorer:
         folder = self._folder(case)
         folder.mkdir()
         self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
-        make_base(folder / "base.img", script.device_mib, kind=case.kind)
+        make_base(folder / "base.img", script.device_mib, kind=case.kind, with_junk=True)
         (folder / "script").write_text(script.text)
         self.recorder.vm.use_filesystem(
             self.builds.stock if case.mode == CONTROL else self.builds.subject

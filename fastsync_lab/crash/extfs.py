@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from mmap import mmap
 
+from fastsync_lab.crash.junk import shown
 from fastsync_lab.host.errors import FastsyncError
 
 ROOT_INO = 2
@@ -33,7 +34,8 @@ NS_PER_S = 10**9
 class File:
     """A file as a name leads to it; `mode` includes the type, times are ns since the epoch.
 
-    `sectors` has the CRC-32 of each 512 bytes of a regular file, the last of what is left.
+    `sectors` has the CRC-32 of each 512 bytes of a regular file, the last of what is left; `junk`
+    which of these show junk, and of which sector of the device.
     """
 
     ino: int
@@ -47,6 +49,7 @@ class File:
     xattrs: dict[str, str] = field(default_factory=dict)  # values in hexadecimal
     sectors: tuple[int, ...] = ()
     target: str = ""
+    junk: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_regular(self) -> bool:
@@ -140,6 +143,7 @@ class Image:
         if len(inode) > SMALL_INODE:
             ctime_extra, mtime_extra = struct.unpack_from("<II", inode, 132)
         kind = mode & FORMAT_MASK
+        contents = self.contents(ino) if kind == REGULAR else b""
         return File(
             ino=ino,
             mode=mode,
@@ -150,8 +154,9 @@ class Image:
             mtime_ns=stamp_ns(mtime, mtime_extra),
             ctime_ns=stamp_ns(ctime, ctime_extra),
             xattrs=dict(self._xattrs(inode)),
-            sectors=checksums(self.contents(ino)) if kind == REGULAR else (),
+            sectors=checksums(contents),
             target=self._target(ino, inode) if kind == SYMLINK else "",
+            junk=shown(contents),
         )
 
     def _target(self, ino: int, inode: bytes) -> str:

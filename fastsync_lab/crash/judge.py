@@ -13,7 +13,7 @@ from fastsync_lab.crash.extfs import Image, Tree
 from fastsync_lab.crash.guest import built_program
 from fastsync_lab.crash.kinds import Kind, split_journal
 from fastsync_lab.crash.mariadb import read_table
-from fastsync_lab.crash.oracle import Oracle
+from fastsync_lab.crash.oracle import Oracle, junk_problems
 from fastsync_lab.crash.recording import PAGE, ImageFile, page_of
 from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
@@ -99,14 +99,14 @@ class Judge:
 
     def _broken_promises(self, whose: str, tree: Tree, returned: frozenset[int]) -> list[str]:
         """Of what e2fsck looked at last, which has these files."""
-        problems: list[str] = []
+        problems = junk_problems(tree)
         try:
             if self._files:
-                problems = self._files.problems(tree, returned)
+                problems += self._files.problems(tree, returned)
             if self._sql and returned:
-                problems = self._sql.problems(Image(self._fsck.contents), returned)
+                problems += self._sql.problems(Image(self._fsck.contents), returned)
         except UNREADABLE as error:
-            problems = [f"the image cannot be read: {error}"]
+            problems.append(f"the image cannot be read: {error}")
         return [f"after recovery by {whose}: {text}" for text in problems]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastsync_lab.crash.junk import junk
+from fastsync_lab.crash.trace import SECTOR
 from fastsync_lab.host.shell import run
 
 JOURNAL_MIB = 4
@@ -54,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "lazytime": Kind(mount=("lazytime",)),
     "i_version": Kind(mount=("i_version",)),
     "dioread_lock": Kind(mount=("dioread_lock",)),
+    "nodelalloc": Kind(mount=("dioread_lock", "nodelalloc")),
     "1k-blocks": Kind(mkfs=("-b", "1024")),
     "bigalloc": Kind(mkfs=("-O", "bigalloc", "-C", "8192")),
     "quota": Kind(mkfs=("-O", "quota")),
@@ -64,13 +67,22 @@ KINDS: Mapping[str, Kind] = {
 
 
 def make_base(
-    path: Path, size_mib: int, *, kind: Kind = KINDS["ordered"], extended: str = ""
+    path: Path,
+    size_mib: int,
+    *,
+    kind: Kind = KINDS["ordered"],
+    extended: str = "",
+    with_junk: bool = False,
 ) -> None:
     """An empty ext4, with the default features of the host's mkfs.ext4 and a small journal.
 
-    `extended` are more options for mkfs.ext4 -E, each behind a comma.
+    `extended` are more options for mkfs.ext4 -E, each behind a comma. `with_junk`: free blocks have
+    junk instead of zeros; mkfs does not touch them.
     """
-    _empty(path, size_mib)
+    if with_junk:
+        path.write_bytes(junk(0, (size_mib << 20) // SECTOR))
+    else:
+        _empty(path, size_mib)
     journal = ["-J", kind.journal] if kind.journal else []
     extended = f"lazy_itable_init=0,lazy_journal_init=0,nodiscard,hash_seed={UUID}{extended}"
     argv = ["/sbin/mkfs.ext4", "-q", "-F", "-b", str(BLOCK), *journal, *kind.mkfs]

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
+from fastsync_lab.crash.junk import OF_SECTOR
 from fastsync_lab.crash.model import Epoch, Group, Model, Promise
 from fastsync_lab.crash.nodes import ZEROS, Names, Node, Sync, Value, Version
 from fastsync_lab.crash.trace import SECTOR, Op, begun
 
-__all__ = ["Cut", "Oracle", "Promise"]
+__all__ = ["Cut", "Oracle", "Promise", "junk_problems"]
 
 TICK_NS = 10_000_000  # at least the kernel's tick: how far its stamp clock is behind
 NS_PER_MS = 1_000_000
@@ -174,6 +175,20 @@ class Oracle:
         return op.start_ns - slack_ns <= stamp <= op.stop_ns
 
 
+def junk_problems(tree: Tree) -> list[str]:
+    """The files that show a block which nobody has written, whatever else may be in them."""
+    return [f"{path}: {problem}" for path, file in tree.items() for problem in _junk_in(file)]
+
+
+def _junk_in(file: File) -> Iterator[str]:
+    bad = []
+    for sector, origin in file.junk:
+        start, length = _place(file, sector)
+        what = f"bytes {start} to {start + length - 1}"
+        bad.append(f"{what} show junk{OF_SECTOR}{origin}, which nobody has written")
+    yield from _in_one_line(bad)
+
+
 def _number(op: Op) -> int:
     return op.number
 
@@ -239,8 +254,7 @@ def _size_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Itera
 def _contents_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Iterator[str]:
     bad = []
     for sector, found in enumerate(file.sectors):
-        start = sector * SECTOR
-        length = min(SECTOR, file.size - start)
+        start, length = _place(file, sector)
         versions = node.sectors.get(sector, [Version(-1, -1, -1, ZEROS)])
         relevant = [
             sync
@@ -253,9 +267,19 @@ def _contents_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> I
             writers = {"nobody" if one.op < 0 else f"operation {one.op}" for one in possible}
             what = f"bytes {start} to {start + length - 1}"
             bad.append(f"{what} are not what was written by {_either(writers)}")
+    yield from _in_one_line(bad)
+
+
+def _place(file: File, sector: int) -> tuple[int, int]:
+    """Where in a file its sector is, and how much of it there is."""
+    start = sector * SECTOR
+    return start, min(SECTOR, file.size - start)
+
+
+def _in_one_line(bad: list[str]) -> Iterator[str]:
+    """What is wrong with the first of some sectors, and how many more there are."""
     if bad:
-        more = f" (and {len(bad) - 1} more sectors)" if len(bad) > 1 else ""
-        yield f"{bad[0]}{more}"
+        yield bad[0] + (f" (and {len(bad) - 1} more sectors)" if len(bad) > 1 else "")
 
 
 def _possible_strays(node: Node, sector: int, cut: Cut, syncs: Iterable[Sync]) -> Iterator[Version]:

@@ -72,6 +72,7 @@ def _file(data: dict[str, Any]) -> File:
         xattrs=data["xattrs"],
         sectors=tuple(int(text[start : start + 8], 16) for start in range(0, len(text), 8)),
         target=data.get("target", ""),
+        junk=tuple((sector, origin) for sector, origin in data.get("junk", ())),
     )
 
 

@@ -41,6 +41,7 @@ TABLE = (
     Row(CLASSIC, ("fast_commit",), (*MODES, CONTROL)),
     Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MODES, CONTROL)),
     Row(("one-by-one", "append", "direct", "mmap", "punch", "random"), ("dioread_lock",), OURS),
+    Row(("append", "create", "punch", "random"), ("nodelalloc",), OURS),
     Row(("move-ext",), ("ordered", "external", "quota")),
     Row(("swap-boot",), ("ordered",)),
     Row(("shift",), ("ordered", "journal", "bigalloc", "quota")),

@@ -51,6 +51,9 @@
  * - "committing" takes the place of "durable" at any moment, and then an old
  *   mtime that utimensat(2) has set replaces a young one on the medium. So who
  *   leaves a commit out because of what is durable looks at both.
+ * - A record is never behind what has been logged. It begins while the option is
+ *   on, and goes on while it is off: an old mtime may be set then. It ends where
+ *   a handle has aborted, for nobody knows what that has logged.
  * - Nothing else writes stamps: those that lazytime would write along with a
  *   neighbour's inode are left alone (ext4_mtime_keeps_lazy()).
  *
@@ -63,8 +66,9 @@
  * - A distance of more than 2.1 s, or into the future, is EXT4_MTIME_FAR, like
  *   stamps that nobody knows, and such stamps are never young. They would not
  *   have been anyway: an interval has 1 s at most, and "logged" is not later than
- *   the clock, unless the user has set an mtime (which commits) or the clock
- *   (which at worst commits once more).
+ *   the clock, unless the user has set an mtime (which commits) or the clock.
+ *   If that was set back, stamps that are young by the clock may be far behind
+ *   "logged": so they have to be young beside "logged", too.
  * - Distances move with "logged". One that leaves the range is not found again:
  *   FAR stays FAR. That "committing" is there is a bit of its own, so that
  *   "durable" becomes FAR with it once it has committed.
@@ -100,17 +104,21 @@ static const struct ext4_mtime_behind ext4_mtime_unknown = {
 /* As far behind as nothing: the very stamps that were logged last. */
 static const struct ext4_mtime_behind ext4_mtime_same;
 
+static void ext4_mtime_forget(struct ext4_mtime_inode *mi)
+{
+	mi->logged.mtime_ns = EXT4_MTIME_NEVER;
+	mi->committing = ext4_mtime_unknown;
+	mi->durable = ext4_mtime_unknown;
+}
+
 /**
  * ext4_mtime_init_inode - prepare a newly allocated inode
  * @ei: the inode, of which nothing is known yet
  */
 void ext4_mtime_init_inode(struct ext4_inode_info *ei)
 {
-	ei->i_mtime_info = (struct ext4_mtime_inode) {
-		.logged.mtime_ns = EXT4_MTIME_NEVER,
-		.committing = ext4_mtime_unknown,
-		.durable = ext4_mtime_unknown,
-	};
+	ei->i_mtime_info = (struct ext4_mtime_inode) {};
+	ext4_mtime_forget(&ei->i_mtime_info);
 }
 
 /* Have stamps been noted since the inode was read? */
@@ -192,6 +200,9 @@ static void ext4_mtime_rebase(struct ext4_mtime_behind *behind,
  * @behind: what the crash would leave
  * @now_ns: the time
  * @age_ns: what is no longer young
+ *
+ * Young by the clock, and beside the stamps that were logged last: the clock may
+ * have been set back since.
  */
 bool ext4_mtime_younger(const struct ext4_mtime_inode *mi,
 			const struct ext4_mtime_behind *behind,
@@ -200,6 +211,8 @@ bool ext4_mtime_younger(const struct ext4_mtime_inode *mi,
 	struct ext4_mtime_stamps stamps;
 
 	if (!ext4_mtime_known(behind))
+		return false;
+	if (behind->mtime_ns >= age_ns || behind->ctime_ns >= age_ns)
 		return false;
 	stamps = ext4_mtime_stamps_of(&mi->logged, behind);
 	return stamps.mtime_ns > now_ns - age_ns && stamps.mtime_ns <= now_ns &&
@@ -243,17 +256,29 @@ static void ext4_mtime_next_tid(struct ext4_mtime_inode *mi, tid_t tid)
 
 /**
  * ext4_mtime_note_logged - note stamps that are being logged
- * @handle: what they are logged under
+ * @handle: what they are logged under, journalled
  * @inode: the inode
  * @raw_inode: holds the stamps
+ * @stamps_only: the handle claims to log nothing else, so the option is on, or
+ *	was when the handle was started
  */
 void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
-			    const struct ext4_inode *raw_inode)
+			    const struct ext4_inode *raw_inode,
+			    bool stamps_only)
 {
 	struct ext4_mtime_inode *mi = &EXT4_I(inode)->i_mtime_info;
-	tid_t tid = handle->h_transaction->t_tid;
 	struct ext4_mtime_stamps stamps;
+	tid_t tid;
 
+	if (likely(!stamps_only && !ext4_mtime_on_record(mi) &&
+		   !ext4_mtime_policy(inode->i_sb)))
+		return;
+	/* A restart that failed has left the handle without a transaction. */
+	if (is_handle_aborted(handle)) {
+		ext4_mtime_forget(mi);
+		return;
+	}
+	tid = handle->h_transaction->t_tid;
 	ext4_mtime_settle(inode, mi);
 	if (mi->logged_tid != tid)
 		ext4_mtime_next_tid(mi, tid);
@@ -261,6 +286,19 @@ void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
 	ext4_mtime_rebase(&mi->committing, &mi->logged, &stamps);
 	ext4_mtime_rebase(&mi->durable, &mi->logged, &stamps);
 	mi->logged = stamps;
+}
+
+/**
+ * ext4_mtime_is_logged - have these stamps been logged?
+ * @mi: of the inode
+ * @mtime_ns: its mtime
+ * @ctime_ns: its ctime
+ */
+bool ext4_mtime_is_logged(const struct ext4_mtime_inode *mi, s64 mtime_ns,
+			  s64 ctime_ns)
+{
+	return ext4_mtime_on_record(mi) && mi->logged.mtime_ns == mtime_ns &&
+	       mi->logged.ctime_ns == ctime_ns;
 }
 
 /**

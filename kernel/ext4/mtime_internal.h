@@ -43,11 +43,23 @@ static inline struct jbd2_carrier *ext4_mtime_carrier(struct super_block *sb)
 	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.carrier);
 }
 
-static inline bool ext4_mtime_committed(struct inode *inode, tid_t tid)
+/**
+ * ext4_mtime_committed - has a transaction ended?
+ * @inode: of a journalled file system
+ * @tid: that an inode has noted
+ *
+ * One runs, one commits, and all others have ended. tid_geq() takes one of 2^31
+ * transactions ago for one that is yet to come, and so does jbd2: it waits for
+ * none, and tells fsync that it need not flush. Such tids are met where a file
+ * has had its stamps alone changed for so long.
+ */
+static inline bool ext4_mtime_committed(const struct inode *inode, tid_t tid)
 {
 	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
 
-	return tid_geq(READ_ONCE(journal->j_commit_sequence), tid);
+	/* The tid was read first: it is not of a transaction begun since. */
+	smp_rmb();
+	return tid - READ_ONCE(journal->j_commit_sequence) - 1 >= 2;
 }
 
 /* mtime_durable.c; all with i_raw_lock held */
@@ -60,7 +72,10 @@ struct ext4_mtime_stamps
 ext4_mtime_stamps_of(const struct ext4_mtime_stamps *logged,
 		     const struct ext4_mtime_behind *behind);
 void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
-			    const struct ext4_inode *raw_inode);
+			    const struct ext4_inode *raw_inode,
+			    bool stamps_only);
+bool ext4_mtime_is_logged(const struct ext4_mtime_inode *mi, s64 mtime_ns,
+			  s64 ctime_ns);
 void ext4_mtime_note_durable(struct ext4_mtime_inode *mi,
 			     const struct ext4_mtime_sync *sync);
 void ext4_mtime_settle(struct inode *inode, struct ext4_mtime_inode *mi);

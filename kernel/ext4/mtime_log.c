@@ -163,10 +163,8 @@ bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 			 const struct ext4_inode *raw_inode,
 			 struct ext4_inode *before, bool stamps_only)
 {
-	/* Stamps that count are on record, also if the option has gone since. */
-	if (stamps_only ||
-	    (unlikely(ext4_mtime_policy(inode->i_sb)) && ext4_handle_valid(handle)))
-		ext4_mtime_note_logged(handle, inode, raw_inode);
+	if (ext4_handle_valid(handle))
+		ext4_mtime_note_logged(handle, inode, raw_inode, stamps_only);
 	return stamps_only &&
 		ext4_mtime_same_but_stamps(before, raw_inode,
 					   ext4_mtime_raw_size(inode));

@@ -38,7 +38,8 @@
  *   seen.
  * - Two writers may get here at once (shared i_rwsem in direct I/O, page
  *   faults). Whoever changes a stamp in truncate reads the clock under i_lock,
- *   so the stamps follow the clock.
+ *   so the stamps follow the clock. Who finds them as they should be logs them
+ *   all the same if the other has not done so yet: his own fsync relies on them.
  * - A write moves i_version only if somebody has queried it since it last
  *   moved, which is all that is promised. That shows in the raw inode, so it
  *   commits (mtime_log.c).
@@ -59,6 +60,27 @@
 #include "mtime_round.h"
 
 /*
+ * Has somebody set the stamps, and not logged them yet? He may have to wait
+ * before he can start a handle. Without a journal nobody waits.
+ */
+static bool ext4_mtime_unlogged(struct inode *inode)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+	struct timespec64 mtime = inode_get_mtime(inode);
+	struct timespec64 ctime = inode_get_ctime(inode);
+	bool logged;
+
+	if (!EXT4_SB(inode->i_sb)->s_journal)
+		return false;
+	spin_lock(&ei->i_raw_lock);
+	logged = ext4_mtime_is_logged(&ei->i_mtime_info,
+				      timespec64_to_ns(&mtime),
+				      timespec64_to_ns(&ctime));
+	spin_unlock(&ei->i_raw_lock);
+	return !logged;
+}
+
+/*
  * What generic_update_time() does once the stamps are set, but i_version moves
  * only for those who look. Whoever starts a handle finds out that the journal
  * has aborted, so that his fsync fails; a write that would not starts one, too:
@@ -70,9 +92,10 @@ static void ext4_mtime_mark_dirty(struct inode *inode, bool updated)
 	struct ext4_mtime_sb *ms = &EXT4_SB(inode->i_sb)->s_mtime;
 	int dirty_flags = 0;
 
-	if (updated) {
+	if (updated || unlikely(ext4_mtime_unlogged(inode)))
 		dirty_flags = inode->i_sb->s_flags & SB_LAZYTIME ?
 			I_DIRTY_TIME : I_DIRTY_SYNC;
+	if (updated) {
 		percpu_counter_inc(&ms->updates_done);
 	} else {
 		percpu_counter_inc(&ms->updates_skipped);
@@ -148,8 +171,8 @@ static int ext4_truncate_update_time(struct inode *inode,
 	bool stale = ext4_mtime_is_stale(inode, start, interval_ms) ||
 		ext4_ctime_is_stale(inode, start);
 
-	if (nowait && (stale || (IS_I_VERSION(inode) &&
-				 inode_iversion_need_inc(inode))))
+	if (nowait && (stale || ext4_mtime_unlogged(inode) ||
+		       (IS_I_VERSION(inode) && inode_iversion_need_inc(inode))))
 		return -EAGAIN;
 	if (stale) {
 		spin_lock(&inode->i_lock);

@@ -55,6 +55,7 @@
  *   looks for an abort once it has found what it needs committed, and fails.
  *   An fsync that flushes, but does not commit, aborts the journal if the flush
  *   fails, as the commit that it stands for would have done.
+ * - No tid that is compared is 2^31 transactions old (ext4_mtime_recent()).
  * - An fsync follows one policy from its choice to its end, its flush included:
  *   who has left a commit out must learn of a failed flush, though the option
  *   may be off by then. A later fsync sees the new policy.
@@ -86,6 +87,15 @@
 static tid_t ext4_mtime_later(tid_t a, tid_t b)
 {
 	return tid_gt(a, b) ? a : b;
+}
+
+/* @tid, or of those that have ended the last: then all may be compared. */
+static tid_t ext4_mtime_recent(const struct inode *inode, tid_t tid)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	return ext4_mtime_committed(inode, tid) ?
+		READ_ONCE(journal->j_commit_sequence) : tid;
 }
 
 /* Nothing but atime has changed, if anything has. */
@@ -128,11 +138,15 @@ ext4_mtime_needed(const struct ext4_mtime_inode *mi, unsigned int policy,
 	return same_cmtime ? EXT4_MTIME_ATIME : EXT4_MTIME_YOUNG;
 }
 
-/* Choose with i_raw_lock held; attr_tid is what is due in any case. */
+/*
+ * Choose with i_raw_lock held; attr_tid is what is due in any case, logged_tid
+ * if all stamps count.
+ */
 static void ext4_mtime_choose(struct ext4_mtime_inode *mi, unsigned int policy,
-			      tid_t attr_tid, struct ext4_mtime_sync *sync)
+			      tid_t attr_tid, tid_t logged_tid,
+			      struct ext4_mtime_sync *sync)
 {
-	sync->tid = ext4_mtime_later(sync->tid, mi->logged_tid);
+	sync->tid = ext4_mtime_later(sync->tid, logged_tid);
 	sync->logged_tid = mi->logged_tid;
 	sync->stamps = mi->logged;
 	sync->reason = ext4_mtime_needed(mi, policy, &sync->carry);
@@ -140,7 +154,7 @@ static void ext4_mtime_choose(struct ext4_mtime_inode *mi, unsigned int policy,
 	if (sync->reason == EXT4_MTIME_OLD || !tid_gt(sync->tid, attr_tid)) {
 		sync->tracked = true;
 	} else if (sync->reason == EXT4_MTIME_UNDER_WAY) {
-		sync->tid = ext4_mtime_later(mi->logged_tid - 1, attr_tid);
+		sync->tid = ext4_mtime_later(logged_tid - 1, attr_tid);
 		sync->stamps = ext4_mtime_stamps_of(&mi->logged,
 						    &mi->committing);
 		sync->other_atime = mi->committing.atime;
@@ -173,20 +187,22 @@ static void ext4_mtime_choose_for(struct inode *inode, unsigned int policy,
 	struct ext4_inode_info *ei = EXT4_I(inode);
 	struct ext4_mtime_inode *mi = &ei->i_mtime_info;
 	bool skipped = ext4_test_inode_state(inode, EXT4_STATE_MTIME_SKIPPED);
-	tid_t all_tid, attr_tid;
+	tid_t all_tid, attr_tid, data_tid, logged_tid;
 
 	if (skipped)
 		ext4_clear_inode_state(inode, EXT4_STATE_MTIME_SKIPPED);
 
-	attr_tid = ext4_mtime_later(READ_ONCE(mi->attr_tid),
-				    ei->i_datasync_tid);
+	attr_tid = ext4_mtime_recent(inode, READ_ONCE(mi->attr_tid));
+	data_tid = ext4_mtime_recent(inode, READ_ONCE(ei->i_datasync_tid));
+	attr_tid = ext4_mtime_later(attr_tid, data_tid);
 	sync->tid = ext4_mtime_later(sync->tid, attr_tid);
 	all_tid = sync->tid;
 	spin_lock(&ei->i_raw_lock);
 	if (ext4_mtime_on_record(mi)) {
 		ext4_mtime_settle(inode, mi);
-		all_tid = ext4_mtime_later(all_tid, mi->logged_tid);
-		ext4_mtime_choose(mi, policy, attr_tid, sync);
+		logged_tid = ext4_mtime_recent(inode, mi->logged_tid);
+		all_tid = ext4_mtime_later(all_tid, logged_tid);
+		ext4_mtime_choose(mi, policy, attr_tid, logged_tid, sync);
 	}
 	spin_unlock(&ei->i_raw_lock);
 	if (!ext4_mtime_committed(inode, attr_tid))
@@ -223,6 +239,7 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 	if (likely(!policy))
 		return;
 
+	sync->tid = ext4_mtime_recent(inode, sync->tid);
 	if (!datasync)
 		ext4_mtime_choose_for(inode, policy, sync);
 	if (ext4_mtime_committed(inode, sync->tid))

@@ -22,6 +22,8 @@ struct setting {
 	int late;		/* an fsync may end late */
 	int fast_commit;
 	int remount;		/* the option goes off and on */
+	int clock_back;		/* the clock is set back by up to 2.5 s */
+	int long_ago;		/* 2^31 transactions of others' pass */
 	long grain_ns;		/* of stamps */
 	u32 first_tid;
 };
@@ -82,7 +84,8 @@ static void log_file(bool stamps_only)
 	struct ext4_inode_info *ei = &inode.info;
 
 	racing = true;
-	log_stamps(running, file.atime_ns, file.mtime_ns, file.ctime_ns);
+	log_inode(running, file.atime_ns, file.mtime_ns, file.ctime_ns,
+		  stamps_only && sb.s_mtime.policy);
 	racing = false;
 	in_running = (struct logged) { .any = true, .stamps = file };
 	ei->i_sync_tid = running;
@@ -101,18 +104,26 @@ static void write_file(void)
 	s64 start_ns = clock_ns / interval_ns * interval_ns;
 	s64 now_ns = grains(clock_ns);
 
+	bool stale = false;
+
 	if (set->defer || !sb.s_mtime.policy) {
 		file.mtime_ns = now_ns;
 		file.ctime_ns = now_ns;
-	} else if (file.mtime_ns / interval_ns != start_ns / interval_ns ||
-		   file.ctime_ns / interval_ns != start_ns / interval_ns) {
-		file.mtime_ns = grains(start_ns);
-		file.ctime_ns = grains(start_ns);
+		stale = true;
 	} else {
-		inode.info.skipped = true;
-		return;
+		if (file.mtime_ns / interval_ns != start_ns / interval_ns) {
+			file.mtime_ns = grains(start_ns);
+			stale = true;
+		}
+		if (file.ctime_ns < grains(start_ns)) {
+			file.ctime_ns = grains(start_ns);
+			stale = true;
+		}
+		inode.info.skipped |= !stale;
 	}
-	log_file(true);
+	if (stale || !ext4_mtime_is_logged(&inode.info.i_mtime_info,
+					   file.mtime_ns, file.ctime_ns))
+		log_file(true);
 }
 
 static void set_mtime(void)
@@ -142,25 +153,40 @@ static int wait_for(tid_t tid)
 		medium = in_running.stamps;
 		return 1;
 	}
-	while (!tid_geq(journal.j_commit_sequence, tid)) {
-		if (!committing)
-			start_commit();
+	if (committing && tid == running - 1) {
 		end_commit();
-		commits++;
+		return 1;
+	}
+	if (tid != running)
+		return 0;
+	for (; !tid_geq(journal.j_commit_sequence, tid); commits++) {
+		start_commit();
+		end_commit();
 	}
 	return commits;
+}
+
+/* A stamp of a moment that has not come: utimensat(2) has set it, or the clock was set back since. */
+static bool early(s64 stamp_ns)
+{
+	return stamp_ns > clock_ns && !set->clock_back;
+}
+
+static bool late(s64 left_ns, s64 stamp_ns)
+{
+	s64 interval_ns = INTERVAL_MS * MS;
+
+	return stamp_ns - left_ns >= interval_ns || clock_ns - left_ns >= interval_ns;
 }
 
 /* Would a crash that leaves these stamps break the promise? */
 static bool breaks(const struct ext4_mtime_stamps *left)
 {
-	s64 oldest_ns = clock_ns - INTERVAL_MS * MS;
-
 	if (left->mtime_ns == file.mtime_ns && left->ctime_ns == file.ctime_ns)
 		return false;
-	return !set->defer ||
-	       left->mtime_ns <= oldest_ns || left->mtime_ns > clock_ns ||
-	       left->ctime_ns <= oldest_ns || left->ctime_ns > clock_ns;
+	return !set->defer || early(left->mtime_ns) || early(left->ctime_ns) ||
+	       late(left->mtime_ns, file.mtime_ns) ||
+	       late(left->ctime_ns, file.ctime_ns);
 }
 
 /* An fsync returns: a crash now, or when the commit that is under way has ended. */
@@ -177,13 +203,17 @@ static bool sleeps;
 static void fsync_file(struct result *result, long seed)
 {
 	struct ext4_mtime_sync sync = {};
+	bool lost;
 
 	racing = true;
 	ext4_mtime_begin_sync(&inode, false, &sync);
 	racing = false;
 	result->fsyncs++;
+	/* jbd2 takes it for one whose commit will flush the data. */
+	lost = sync.tid != running && !(committing && sync.tid == running - 1) &&
+		!tid_geq(journal.j_commit_sequence, sync.tid);
 	result->commits += wait_for(sync.tid);
-	if (sync.policy && broken() && !result->broken++)
+	if (sync.policy && (lost || broken()) && !result->broken++)
 		result->first_broken = seed;
 	if (set->late && !sleeps && chance(2)) {
 		asleep = sync;
@@ -208,6 +238,18 @@ static void remount(void)
 		INTERVAL_MS | (set->defer ? EXT4_MTIME_DEFER : 0);
 }
 
+static bool hopped;
+
+/* As many as make an old tid look new, or nearly so; once in a run. */
+static void let_others_commit(void)
+{
+	hopped = true;
+	wake();
+	wait_for(running);
+	journal.j_commit_sequence += (1U << 31) - 8 + rand() % 16;
+	running = journal.j_commit_sequence + 1;
+}
+
 static void begin(void)
 {
 	tid_t first = set->first_tid;
@@ -222,6 +264,7 @@ static void begin(void)
 	sb.s_mtime.policy = 0;
 	remount();
 	sleeps = false;
+	hopped = false;
 	racing = false;
 	file = (struct ext4_mtime_stamps) { FIRST_NS, FIRST_NS, FIRST_NS };
 	inode.info.i_datasync_tid = running;
@@ -254,6 +297,10 @@ static void step(struct result *result, long seed)
 		break;
 	case 9:
 		remount();
+		if (set->clock_back)
+			clock_ns -= rand() % (2500 * MS);
+		if (set->long_ago && !hopped)
+			let_others_commit();
 		break;
 	default:
 		fsync_file(result, seed);

@@ -25,6 +25,7 @@ static void another_cpu(void);
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_rmb()		another_cpu()
 #define S64_MIN			INT64_MIN
+#define is_handle_aborted(h)	(!(h)->h_transaction)
 #define NSEC_PER_MSEC		1000000L
 #define min_t(type, a, b)	((type)(a) < (type)(b) ? (type)(a) : (type)(b))
 #define likely(x)		(x)
@@ -146,13 +147,33 @@ void commit(tid_t tid)
 	journal.j_commit_sequence = tid;
 }
 
-void log_stamps(tid_t tid, s64 atime_ns, s64 mtime_ns, s64 ctime_ns)
+static void log_inode(tid_t tid, s64 atime_ns, s64 mtime_ns, s64 ctime_ns,
+		      bool stamps_only)
 {
 	transaction_t transaction = { .t_tid = tid };
 	handle_t handle = { .h_transaction = &transaction };
 	struct ext4_inode raw = { .stamps = { atime_ns, mtime_ns, ctime_ns } };
 
-	ext4_mtime_note_logged(&handle, &inode, &raw);
+	ext4_mtime_note_logged(&handle, &inode, &raw, stamps_only);
+}
+
+void log_stamps(tid_t tid, s64 atime_ns, s64 mtime_ns, s64 ctime_ns)
+{
+	log_inode(tid, atime_ns, mtime_ns, ctime_ns, true);
+}
+
+/* A handle that has lost its transaction when it fills the inode. */
+void log_aborted(void)
+{
+	handle_t handle = {};
+	struct ext4_inode raw = {};
+
+	ext4_mtime_note_logged(&handle, &inode, &raw, false);
+}
+
+bool on_record(void)
+{
+	return ext4_mtime_on_record(&inode.info.i_mtime_info);
 }
 
 /* An fsync has chosen: what was logged last, or what is being committed. */

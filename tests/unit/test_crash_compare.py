@@ -4,7 +4,10 @@ from dataclasses import replace
 
 from fastsync_lab.crash.case import Case, Failure, Outcome
 from fastsync_lab.crash.compare import compared_with_stock
+from fastsync_lab.crash.junk import junk
+from fastsync_lab.crash.oracle import junk_problems
 from fastsync_lab.crash.summary import failure_lines
+from tests.unit.test_crash_oracle import file
 
 
 def outcome(case: Case, *failures: Failure) -> Outcome:
@@ -36,3 +39,14 @@ def test_what_does_not_mount_on_stock_either_names_no_workload() -> None:
     found = compared_with_stock([ours, elsewhere, stock])
     assert [failure.on_stock for failure in found[0].failures] == [True, False]
     assert [failure.on_stock for failure in found[1].failures] == [False]
+
+
+def test_junk_is_as_on_stock_whichever_sector_it_is_of() -> None:
+    def showing(name: str, sector: int) -> Failure:
+        (problem,) = junk_problems({name: file(12, junk(sector, 1))})
+        return Failure("9.none", 1, (problem,), "again", "image")
+
+    ours = outcome(Case("mmap", "defer", "fast_commit"), showing("f", 70), showing("g", 7))
+    stock = outcome(Case("mmap", "stock", "fast_commit"), showing("f", 80))
+    found = compared_with_stock([ours, stock])
+    assert [failure.on_stock for failure in found[0].failures] == [True, False]

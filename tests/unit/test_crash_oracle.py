@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsync_lab.crash.extfs import File, Tree, checksums
-from fastsync_lab.crash.oracle import Oracle, Promise
+from fastsync_lab.crash.junk import junk, shown
+from fastsync_lab.crash.oracle import Oracle, Promise, junk_problems
 from fastsync_lab.crash.trace import Op, begun, parse_trace, sector_contents
 from fastsync_lab.host.errors import FastsyncError
 
@@ -40,7 +41,8 @@ def trace(*lines: str, step_ms: int = 50) -> list[Op]:
 
 
 def file(ino: int, contents: bytes = b"", *, stamp: int = START, mode: int = REGULAR) -> File:
-    return File(ino, mode, 0, 0, 1, len(contents), stamp, stamp, {}, checksums(contents))
+    sectors, stale = checksums(contents), shown(contents)
+    return File(ino, mode, 0, 0, 1, len(contents), stamp, stamp, {}, sectors=sectors, junk=stale)
 
 
 def written(op: int, size: int, first: int = 0) -> bytes:
@@ -251,6 +253,49 @@ def test_stale_blocks_are_not_shown() -> None:
     ops = trace("create f", "sync", "write f 0 4096")
     assert judge(ops, {"f": file(12, b"secret".ljust(4096, b"x"), stamp=START)}, 3) != []
     assert judge(ops, {"f": file(12, bytes(4096), stamp=START)}, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "contents"),
+    [
+        (("truncate f 8192",), bytes(8192)),  # a hole
+        (("falloc f 0 0 8192",), bytes(8192)),  # unwritten
+        (("write f 4000 1000",), bytes(4000) + written(2, 5000)[4000:]),
+        (("write f 0 4096", "falloc f 3 0 4096"), bytes(4096)),  # punched
+        (("write f 0 4096", "falloc f 16 0 4096"), bytes(4096)),
+        (("write f 0 700", "truncate f 600", "truncate f 2000"), written(2, 600) + bytes(1400)),
+    ],
+)
+def test_junk_is_never_what_was_written(lines: Sequence[str], contents: bytes) -> None:
+    """In no sector, not of what should be zeros either, synced or not."""
+    ops = trace("create f", "sync", *lines, "fsync f")
+    good = file(12, contents, stamp=ops[-2].mtime_ns)
+    for returned in (len(ops) - 1, len(ops)):
+        assert judge(ops, {"f": good}, returned) == []
+        for sector in range(len(good.sectors)):
+            stale = contents[: sector * 512] + junk(77, 1) + contents[(sector + 1) * 512 :]
+            bad = file(12, stale[: len(contents)], stamp=ops[-2].mtime_ns)
+            (problem,) = judge(ops, {"f": bad}, returned)
+            assert problem.startswith(f"f: bytes {sector * 512} to ")
+
+
+def test_junk_is_told_of_every_file() -> None:
+    one = written(1, 512) + junk(1000, 2) + written(1, 512) + junk(5, 1)[:100]
+    tree = {
+        "f": file(12, one),
+        "g": file(13, junk(9, 1)[:511]),
+        "h": file(14, junk(9, 3)),
+        "lost+found": file(11, mode=0o040755),
+        "lost+found/#15": file(15, bytes(512) + junk(4095, 1)),
+        "sound": file(16, written(1, 4096)),
+    }
+    assert junk_problems(tree) == [
+        "f: bytes 512 to 1023 show junk of sector 1000, which nobody has written "
+        "(and 2 more sectors)",
+        "g: bytes 0 to 510 show junk of sector 9, which nobody has written",
+        "h: bytes 0 to 511 show junk of sector 9, which nobody has written (and 2 more sectors)",
+        "lost+found/#15: bytes 512 to 1023 show junk of sector 4095, which nobody has written",
+    ]
 
 
 def test_threads_may_be_one_operation_further_each() -> None:

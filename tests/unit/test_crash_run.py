@@ -49,10 +49,11 @@ def test_found_pages_are_taken_from_the_delta_in_turn() -> None:
     line = {"id": "1.none", "mount": 0, "folders": 0, "log": ["x"], "delta": [7], "files": [
         {"path": "f", "ino": 12, "mode": 33188, "uid": 0, "gid": 0, "links": 1, "size": 600,
          "mtime_ns": 1, "ctime_ns": 2, "xattrs": {}, "errno": 5,
-         "sectors": "0000000a0000000b"}]}  # fmt: skip
+         "sectors": "0000000a0000000b", "junk": [[1, 4095]]}]}  # fmt: skip
     one, position = parse_found(json.dumps(line), delta, 4096)
     assert (one.id, position, one.pages[7][:1]) == ("1.none", 8192, b"b")
     assert one.tree["f"].sectors == (10, 11)
+    assert one.tree["f"].junk == ((1, 4095),)
     assert one.errors == ("reading f failed with errno 5",)
 
 

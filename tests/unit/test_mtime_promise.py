@@ -21,7 +21,15 @@ class Setting(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int)
-            for name in ("defer", "utimensat", "late", "fast_commit", "remount")
+            for name in (
+                "defer",
+                "utimensat",
+                "late",
+                "fast_commit",
+                "remount",
+                "clock_back",
+                "long_ago",
+            )
         ),
         ("grain_ns", ctypes.c_long),
         ("first_tid", ctypes.c_uint32),
@@ -50,6 +58,10 @@ def run(library: ctypes.CDLL, **settings: int) -> Result:
         {"utimensat": 1},
         {"utimensat": 1, "late": 1},
         {"utimensat": 1, "late": 1, "remount": 1},
+        {"clock_back": 1},
+        {"utimensat": 1, "late": 1, "remount": 1, "clock_back": 1},
+        {"long_ago": 1},
+        {"utimensat": 1, "late": 1, "remount": 1, "long_ago": 1},
         {"utimensat": 1, "late": 1, "grain_ns": 4_000_000},
         {"utimensat": 1, "grain_ns": 1_000_000_000},
         {"utimensat": 1, "late": 1, "first_tid": 2**32 - 4},
@@ -74,3 +86,12 @@ def test_a_failed_flush_counts_though_the_option_has_gone(library: ctypes.CDLL, 
     aborted = ctypes.c_bool()
     assert library.flush_after_remount(own, ctypes.byref(aborted)) == -errno.EIO
     assert aborted.value
+
+
+def test_a_handle_without_a_transaction_ends_the_record(library: ctypes.CDLL) -> None:
+    library.reset(4)
+    library.log_stamps(5, 0, 0, 0)
+    library.on_record.restype = ctypes.c_bool
+    assert library.on_record()
+    library.log_aborted()
+    assert not library.on_record()

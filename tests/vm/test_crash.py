@@ -37,6 +37,7 @@ SLICE = (
     Case("io-uring", "defer", "i_version"),
     Case("remount", "defer", "external"),
     Case("attributes", "defer", "small-inodes"),
+    Case("append", "defer", "nodelalloc"),
 )
 STATES = 30
 
@@ -47,6 +48,8 @@ PLANTED = (
     ("fsync-without-flush", Case("mariadb-fsync", "defer", "ordered"), "was committed, what is"),
     ("size-not-committed", Case("append", "defer", "ordered"), "size is"),
     ("carried-record-too-early", Case("overwrite", "defer", "ordered"), "mount failed"),
+    ("data-not-ordered", Case("create", "defer", "nodelalloc"), "show junk of sector"),
+    ("commit-before-data", Case("append", "defer", "ordered"), "show junk of sector"),
 )
 PLANTED_STATES = 60
 

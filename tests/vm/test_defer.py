@@ -183,3 +183,27 @@ def test_fdatasync_is_as_stock(fs: GuestFs) -> None:
         fs.prepare()
         events = fs.ops("open", "sleep:600", "io", "write", "fdatasync", "io")
         assert written_kib(events) == 4
+
+
+def test_an_old_mtime_set_while_the_option_was_off_counts(fs: GuestFs) -> None:
+    """It is on the medium when the option comes back, so the next fsync commits."""
+    on = "mtime_update=1000,mtime_mode=defer"
+    with fs.mounted(on):
+        fs.prepare()
+        *_, stamp = fs.ops(
+            "open", "write", "fsync", "remount:un_mtime_update", "utimens:631152000,0", "fsync",
+            f"remount:{on}", "write", "fsync", "stat", CRASH,
+        )  # fmt: skip
+        behind_ns = stamp["mtime_ns"] - fs.crashed().mtime_ns
+        assert 0 <= behind_ns < 1000 * MS
+
+
+def test_a_clock_that_is_set_back_a_little(fs: GuestFs) -> None:
+    """The stamps on the medium are young by the clock, and far behind those of the file."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        (stamp,) = fs.ops(
+            "open", "write", "fsync", "sleep:1900", "write", "shifttime:-1850", "fsync", "stat",
+            CRASH, "shifttime:1850",
+        )  # fmt: skip
+        assert stamp["mtime_ns"] - fs.crashed().mtime_ns < INTERVAL_MS * MS

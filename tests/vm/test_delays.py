@@ -64,6 +64,21 @@ def test_switched_off_and_on_while_a_write_is_under_way(slow_fs: GuestFs) -> Non
             assert 0 <= behind_ns < INTERVAL_MS * MS, f"seed {seed}"
 
 
+@IN_TIME
+def test_a_write_relies_on_stamps_that_another_has_set_and_not_logged(slow_fs: GuestFs) -> None:
+    """In truncate the second writer of an interval finds them as they should be."""
+    with slow_fs.mounted("mtime_update=1000,mtime_mode=truncate,commit=300"):
+        slow_fs.prepare()
+        for seed in range(1, 25):
+            seed_delays(slow_fs.vm, 0)
+            slow_fs.ops("open", "write", "fsync", "align:1000")
+            seed_delays(slow_fs.vm, seed)
+            (stamp,) = slow_fs.ops(
+                "open", "later:1,dwrite", f"sleep:{1 + seed % 6}", "dwrite", "fsync", "stat", CRASH
+            )
+            assert stamp["mtime_ns"] == slow_fs.crashed().mtime_ns, f"seed {seed}"
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_stress(vm: Vm, delayed: ModuleSet, flashdev: Path, tmp_path: Path, seed: int) -> None:
     stress = stress_on(vm, delayed, flashdev, tmp_path, round_ms=500)

@@ -19,8 +19,9 @@
  *				between DEVICE and IMAGE
  *
  * The JSON has the errno of mount(2) and of reading folders, the kernel's messages,
- * all files (with a CRC-32 of each 512 bytes), and the numbers of the 4 KiB pages
- * that recovery and mount have changed. Their contents are appended to DELTA.
+ * all files (with a CRC-32 of each 512 bytes, and which of these show the junk of
+ * which sector: crash/junk.py), and the numbers of the 4 KiB pages that recovery
+ * and mount have changed. Their contents are appended to DELTA.
  *
  * An external journal's device follows DEVICE, behind a comma.
  *
@@ -52,6 +53,8 @@
 
 #define PAGE 4096
 #define SECTOR 512
+#define JUNK "~junk~"
+#define JUNK_UNIT 16
 #define NS_PER_S 1000000000LL
 
 static size_t size, log_size;
@@ -105,6 +108,20 @@ static uint32_t sector_crc(const char *data, size_t length)
 	if (!crc_of_zeros)
 		crc_of_zeros = crc32((const unsigned char *)zeros, SECTOR);
 	return crc_of_zeros;
+}
+
+/* Whether there is junk in a part of a file, and of which sector: a whole unit of it. */
+static bool shows_junk(const char *data, size_t length, unsigned int *sector)
+{
+	const char *found = memmem(data, length, JUNK, strlen(JUNK));
+	char unit[JUNK_UNIT + 1] = "";
+	int end = 0;
+
+	if (!found || data + length - found < JUNK_UNIT)
+		return false;
+	memcpy(unit, found, JUNK_UNIT);
+	sscanf(unit, JUNK "%8x~\n%n", sector, &end);
+	return end == JUNK_UNIT;
 }
 
 /* The file and its length; "-" is none, and has 0 bytes. */
@@ -260,20 +277,37 @@ static int print_xattrs(const char *path)
 	return error;
 }
 
-/* Eight hexadecimal digits for each 512 bytes, the last ones maybe fewer. */
+/*
+ * Eight hexadecimal digits for each 512 bytes, the last ones maybe fewer; then pairs
+ * of numbers, which of these show junk, and whose.
+ */
 static int print_contents(const char *path)
 {
 	static char buffer[1 << 16];
 	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
+	const char *separator = "";
+	char *junk = NULL;
+	size_t junk_length, number = 0;
+	FILE *list = open_memstream(&junk, &junk_length);
 	ssize_t length = 0;
 
+	need(list, "memory");
 	printf(", \"sectors\": \"");
 	while (fd >= 0 && (length = read(fd, buffer, sizeof(buffer))) > 0)
-		for (ssize_t i = 0; i < length; i += SECTOR)
-			printf("%08x",
-			       sector_crc(buffer + i, length - i < SECTOR ? length - i : SECTOR));
+		for (ssize_t i = 0; i < length; i += SECTOR, number++) {
+			size_t part = length - i < SECTOR ? length - i : SECTOR;
+			unsigned int sector;
+
+			printf("%08x", sector_crc(buffer + i, part));
+			if (shows_junk(buffer + i, part, &sector)) {
+				fprintf(list, "%s[%zu, %u]", separator, number, sector);
+				separator = ", ";
+			}
+		}
 	error = fd < 0 || length < 0 ? errno : 0;
-	putchar('"');
+	need(!fclose(list), "memory");
+	printf("\", \"junk\": [%s]", junk);
+	free(junk);
 	if (fd >= 0)
 		close(fd);
 	return error;
