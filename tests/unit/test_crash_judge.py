@@ -175,8 +175,8 @@ def test_a_sound_state(make: Make) -> None:
         bytes(IMAGE), {1: b"c" * PAGE}, "clean after the kernel",
         {1: b"b" * PAGE}, "repair", "clean after e2fsck",
     ]  # fmt: skip
-    assert one._files.about[1] == CASE.promise  # type: ignore[union-attr, attr-defined]
-    assert [op.number for op in one._files.about[0]] == [0, 1]  # type: ignore[union-attr, attr-defined]
+    assert one._files.about[1] == CASE.promise  # type: ignore[union-attr]
+    assert [op.number for op in one._files.about[0]] == [0, 1]  # type: ignore[union-attr]
 
 
 def test_all_that_is_wrong_with_a_state_is_said(
@@ -230,7 +230,7 @@ def test_of_a_database_the_table_counts_once_something_has_returned(
 ) -> None:
     one, _ = make(script=Script(["0 BEGIN"], sql=True))
     assert one._files is None
-    assert one._sql.about == (["0 BEGIN"], read_sqlite)  # type: ignore[union-attr, attr-defined]
+    assert one._sql.about == (["0 BEGIN"], read_sqlite)  # type: ignore[union-attr]
     monkeypatch.setattr(Contents, "__contains__", lambda _self, _name: False, raising=False)
     assert one.verdict(IMAGE, found(), frozenset()) == Verdict((), (), ())
     assert one.verdict(IMAGE, found(), RETURNED).kernel == (
@@ -240,7 +240,7 @@ def test_of_a_database_the_table_counts_once_something_has_returned(
 
 def test_a_server_is_asked_for_its_table_by_its_own_client(make: Make) -> None:
     one, _ = make(script=Script(["0 BEGIN"], sql=True, flushing="fsync"))
-    _, read = one._sql.about  # type: ignore[union-attr, attr-defined]
+    _, read = one._sql.about  # type: ignore[union-attr]
     assert isinstance(read, partial) and read.func is read_table
     assert read.keywords == {"client": built_program("crashmaria")}
 
