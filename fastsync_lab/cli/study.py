@@ -21,7 +21,12 @@ from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.kernels import load_series
 from fastsync_lab.host.progress import progress
 from fastsync_lab.machine.device import load_profile, profile_names
-from fastsync_lab.machine.processor import DEFAULT_MIPS, check_mips
+from fastsync_lab.machine.processor import (
+    DEFAULT_MIPS,
+    check_mips,
+    load_processor,
+    processor_names,
+)
 from fastsync_lab.studies import studies
 from fastsync_lab.study.plot import draw
 from fastsync_lab.study.runner import run_studies
@@ -83,7 +88,7 @@ def run(
 
 
 def list_all() -> None:
-    """Say what there is: studies, kernels, devices, file systems, a line each."""
+    """Say what there is: studies, kernels, devices, file systems, processors, a line each."""
     known = studies()
     systems = {
         system.name: system.says
@@ -100,6 +105,7 @@ def list_all() -> None:
     show_names("kernels", kernels.items())
     show_names("devices", ((name, load_profile(name).description) for name in profile_names()))
     show_names("file systems", systems.items())
+    show_names("processors", ((name, load_processor(name).says) for name in processor_names()))
 
 
 def show_names(kind: str, names: Iterable[tuple[str, str]]) -> None:
