@@ -51,7 +51,7 @@ def calibrate(
     The same program runs on the host and in a guest for each processor. Which of these is nearest
     is said, by the root of the mean square of the logarithms of all ratios. What is measured of
     all of them at the guests' own speed is kept in results/ and written into docs/device-model.md,
-    which has the details.
+    which has the details. An interrupted run goes on where it stopped.
     """
     check_kernel(kernel, stock=True)
     check_mips(mips)
@@ -61,5 +61,5 @@ def calibrate(
     with progress() as report:
         result = calibration.calibrate(kernel, mips, names, report)
     print_parts(result)
-    if calibration.is_whole(mips, names):
-        print(f"kept in {shown(calibration.keep(result))}")
+    if names == processor_names() and mips == DEFAULT_MIPS:
+        print(f"kept in {shown(calibration.path())}")

@@ -20,7 +20,7 @@ from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import KernelTree, file_checksum, upstream_version
-from fastsync_lab.host.paths import repo_root, results_dir, write_json
+from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.host.progress import Finished, Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.processor import (
@@ -33,6 +33,7 @@ from fastsync_lab.machine.processor import (
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Grid, Part, in_markdown
+from fastsync_lab.study.keeper import Keeper
 from fastsync_lab.study.programs import plain
 
 FORMAT = 1
@@ -52,6 +53,7 @@ FIGURES = {
 HOST_ROUNDS = 15  # beside each guest
 GUEST_ROUNDS = 30  # they hardly differ, but the host's time for them does
 Rounds = Mapping[str, Sequence[float]]  # ns by figure
+Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def worst(ratios: Mapping[str, float]) -> str:
 
 def pooled(parts: Sequence[Rounds]) -> dict[str, list[float]]:
     """The rounds of several runs together."""
-    return {name: [ns for part in parts for ns in part[name]] for name in parts[0]}
+    names = parts[0] if parts else ()
+    return {name: [ns for part in parts for ns in part[name]] for name in names}
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -144,36 +147,83 @@ def measure_guest(
     }
 
 
-def calibrate(kernel: str, mips: int, names: Sequence[str], report: Report) -> dict[str, Any]:
-    """Measure the host and a guest of each processor named, one after the other."""
+@dataclass(frozen=True)
+class Asked:
+    """A calibration that somebody wants: what it is measured with, and of which processors."""
+
+    tree: KernelTree
+    mips: int
+    program: Path
+    names: Sequence[str]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is one for the document: of all processors, at the speed of guests."""
+        return self.mips == DEFAULT_MIPS and list(self.names) == processor_names()
+
+    def result(self, guests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What is kept of it, when these guests were measured."""
+        return {
+            "format": FORMAT,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "kernel_release": self.tree.release,
+            "debian_version": self.tree.debian_version,
+            "qemu": shell.run(["qemu-system-x86_64", "--version"]).stdout.splitlines()[0],
+            "program_sha256": file_checksum(self.program),
+            "mips": self.mips,
+            "host": {
+                "processor": host_processor(Path("/proc/cpuinfo").read_text()),
+                "rounds": pooled([one["host_rounds"] for one in guests]),
+            },
+            "guests": list(guests),
+        }
+
+    def measure(self, processor: Processor) -> dict[str, Any]:
+        """The host, and a guest of one processor beside it."""
+        host = measure_host(self.program)
+        guest = measure_guest(self.tree, processor, self.mips, self.program)
+        return {**guest, "host_rounds": host}
+
+
+# An interrupted calibration goes on where these are what they were.
+SAME = ("format", "kernel_release", "qemu", "program_sha256", "mips")
+
+
+def is_of(guest: Mapping[str, Any], processor: Processor) -> bool:
+    """Whether a guest that was measured had this processor."""
+    said = (guest["name"], guest["cpu"], tuple(guest["parameters"]))
+    return said == (processor.name, processor.cpu, processor.parameters)
+
+
+def calibrate(kernel: str, mips: int, names: Sequence[str], report: Report) -> Result:
+    """Measure the host and a guest of each processor named, one after the other.
+
+    What is whole is kept in results/ and in the document; an interrupted one goes on there.
+    """
     tree = fetch_kernel(kernel, report=report)
-    program = PROGRAM.build(report)
-    host, guests = [], []
-    for name in names:
-        report(f"measuring the host, and processor {name}")
-        host.append(measure_host(program))
-        guests.append(measure_guest(tree, load_processor(name), mips, program))
-        found = figures_of(guests[-1]["rounds"]).over(figures_of(pooled(host)))
-        report(Finished(f"{name}: typically off by a factor of {typical(found.values()):.2f}"))
-    return {
-        "format": FORMAT,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kernel_release": tree.release,
-        "debian_version": tree.debian_version,
-        "qemu": shell.run(["qemu-system-x86_64", "--version"]).stdout.splitlines()[0],
-        "program_sha256": file_checksum(program),
-        "mips": mips,
-        "host": {
-            "processor": host_processor(Path("/proc/cpuinfo").read_text()),
-            "rounds": pooled(host),
-        },
-        "guests": guests,
-    }
+    asked = Asked(tree, mips, PROGRAM.build(report), names)
+    kept = Keeper(path(), asked.result, lambda result: list(result["guests"]), SAME)
+    there = kept.parts if asked.whole else []
+    guests: list[dict[str, Any]] = []
+    for processor in map(load_processor, names):
+        guest = next((one for one in there if is_of(one, processor)), None)
+        if guest is None:
+            report(f"measuring the host, and processor {processor.name}")
+            guest = asked.measure(processor)
+            if asked.whole:
+                kept.add(guest)
+        guests.append(guest)
+        host = figures_of(pooled([one["host_rounds"] for one in guests]))
+        off = typical(figures_of(guest["rounds"]).over(host).values())
+        report(Finished(f"{processor.name}: typically off by a factor of {off:.2f}"))
+    if asked.whole:
+        kept.parts = guests  # in the order of the table, and no others
+        kept.finish()
+        write_calibration()
+    return asked.result(guests)
 
 
 # --- what is shown -------------------------------------------------------------------------------
-
-Result = Mapping[str, Any]
 
 
 def nearest(result: Result) -> str:
@@ -261,18 +311,6 @@ def parts(result: Result) -> list[Part]:
 def path() -> Path:
     """Where the last calibration is kept."""
     return results_dir() / "calibration.json"
-
-
-def keep(result: Result) -> Path:
-    """Keep a calibration in results/ and in the document."""
-    write_json(path(), result)
-    write_calibration()
-    return path()
-
-
-def is_whole(mips: int, names: Sequence[str]) -> bool:
-    """Whether a calibration is one for the document: of all processors, at the speed of guests."""
-    return mips == DEFAULT_MIPS and list(names) == processor_names()
 
 
 def load() -> list[Result]:

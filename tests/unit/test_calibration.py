@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 from fastsync_lab.cli import calibrate as command
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.progress import silent
 from fastsync_lab.host.workload import plain_command
-from fastsync_lab.machine.processor import load_processor, processor_names
+from fastsync_lab.machine.processor import Processor, load_processor, processor_names
 from fastsync_lab.study import calibration
 from fastsync_lab.study.calibration import FIGURES, Figures, figures_of, typical, worst
+from fastsync_lab.study.contract import Program
 from fastsync_lab.study.documents import marks
 from fastsync_lab.study.grid import Grid
 
@@ -186,17 +190,93 @@ def test_a_calibration_is_kept_and_written_into_the_document(
     document = tmp_path / calibration.DOCUMENT
     document.parent.mkdir()
     document.write_text("a\n" + "\n".join(marks(calibration.BLOCK)) + "\nb\n")
-    made = result(guest("near", times(8)))
-    assert json.loads(calibration.keep(made).read_text()) == made
+    calibration.path().write_text(json.dumps(result(guest("near", times(8)))))
+    calibration.write_calibration()
     text = document.read_text()
     assert text.startswith("a\n") and text.endswith("\nb\n")
     assert "| system call | 100 | 1.00 | 800 | 1.00 | 1.00 |" in text
 
 
-def test_only_a_whole_calibration_is_kept() -> None:
-    assert calibration.is_whole(500, processor_names())
-    assert not calibration.is_whole(1000, processor_names())
-    assert not calibration.is_whole(500, processor_names()[:-1])
+class Measured:
+    """Stands for the host and the guests; fails at the processor that `fails_at` names."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        self.fails_at = ""
+        file = folder / "cpubench"
+        file.write_text("program")
+        document = folder / calibration.DOCUMENT
+        document.parent.mkdir()
+        document.write_text("\n".join(marks(calibration.BLOCK)))
+        tree = KernelTree("6.12", "6.12.1-amd64", "6.12.1-1", *[folder] * 4)
+        program = Program("cpubench", lambda _report: file)
+        for name, value in {
+            "repo_root": lambda: folder,
+            "results_dir": lambda: folder,
+            "fetch_kernel": lambda _kernel, report: tree,
+            "PROGRAM": program,
+            "measure_host": lambda _program: rounds(HOST),
+            "measure_guest": self.guest,
+        }.items():
+            monkeypatch.setattr(calibration, name, value)
+
+    def guest(self, _tree: object, one: Processor, _mips: int, _program: Path) -> dict[str, Any]:
+        if one.name == self.fails_at:
+            raise FastsyncError("interrupted")
+        self.names.append(one.name)
+        return {**guest(one.name, times(8)), **one.record}
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    return Measured(tmp_path, monkeypatch)
+
+
+def run(names: list[str], mips: int = 500) -> calibration.Result:
+    return calibration.calibrate("6.12", mips, names, silent)
+
+
+def test_a_whole_calibration_is_kept_and_a_part_of_it_is_not(measured: Measured) -> None:
+    every = processor_names()
+    assert len(run(every[:2])["guests"]) == 2
+    assert len(run(every, 1000)["guests"]) == len(every)
+    assert calibration.load() == []
+    found = run(every)
+    assert [one["name"] for one in found["guests"]] == every
+    (kept,) = calibration.load()
+    assert kept["guests"] == found["guests"] and kept["mips"] == 500
+    assert len(kept["host"]["rounds"]["read"]) == 3 * len(every)
+
+
+def test_an_interrupted_calibration_goes_on(measured: Measured) -> None:
+    every = processor_names()
+    measured.fails_at = every[2]
+    with pytest.raises(FastsyncError):
+        run(every)
+    assert calibration.load() == [] and measured.names == every[:2]
+    measured.fails_at = ""
+    run(every)
+    assert measured.names == every
+    assert [one["name"] for one in calibration.load()[0]["guests"]] == every
+    run(every)  # a whole one begins anew
+    assert measured.names == every * 2
+
+
+def test_what_was_measured_of_another_processor_is_not_taken_up(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = processor_names()
+    measured.fails_at = every[1]
+    with pytest.raises(FastsyncError):
+        run(every)
+    measured.fails_at = ""
+    other = replace(load_processor(every[0]), cpu="max,-x")
+    load = load_processor
+    monkeypatch.setattr(
+        calibration, "load_processor", lambda name=None: other if name == every[0] else load(name)
+    )
+    run(every)
+    assert measured.names == [every[0], *every]
 
 
 def test_the_last_calibration_is_of_the_processors_that_there_are() -> None:
