@@ -208,7 +208,8 @@ class Measured:
         document = folder / calibration.DOCUMENT
         document.parent.mkdir()
         document.write_text("\n".join(marks(calibration.BLOCK)))
-        tree = KernelTree("6.12", "6.12.1-amd64", "6.12.1-1", *[folder] * 4)
+        names = ("6.12", "6.12.1-amd64", "6.12.1-1")
+        tree = KernelTree(*names, folder, folder, folder, folder)
         program = Program("cpubench", lambda _report: file)
         for name, value in {
             "repo_root": lambda: folder,
