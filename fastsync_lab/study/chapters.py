@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastsync_lab.host.kernels import version_key
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.study.contract import FileSystem, Study
@@ -144,11 +145,17 @@ def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) ->
     return "\n".join(parts)
 
 
+def newest(results: Sequence[Result]) -> Any:
+    """Sorts what one machine has measured by the kernel."""
+    return version_key(results[0].series)
+
+
 def section_of(study: Study[Any], results: Sequence[Result], studies: Studies) -> Section:
-    """A study on all kernels, the newest first."""
+    """A study on all kernels, the newest first; on each the processor of now comes first."""
     there = {one.series for one in results}
+    machines = sorted(by_machine(results).values(), key=newest, reverse=True)
     parts = [element("p", inline(f"{study.says}."))]
-    parts += [on_kernel(study, found, studies) for found in reversed(by_machine(results).values())]
+    parts += [on_kernel(study, found, studies) for found in machines]
     parts += [
         absent(f"Linux {name}: not measured yet. `{command_of(study.name, name)}`")
         for name in SERIES

@@ -219,8 +219,8 @@ class Namer:
 
     def make(self, kind: Kind, name: str, about: str, axis: str, **rest: Any) -> Figure:
         """A figure about `about`, its file called by `name`."""
-        machine = f"{self.place.series} {self.place.processor}".replace(" ", "-").strip("-")
-        stem = f"{self.study.name}-{machine}-{plain(name)}-{kind}"
+        which = f"-{plain(self.place.processor)}" if self.place.processor else ""
+        stem = f"{self.study.name}-{self.place.series}{which}-{plain(name)}-{kind}"
         title = f"{self.study.name}: {about}"
         return Figure(kind, stem, title, f"Linux {self.place.machine}", axis, **rest)
 

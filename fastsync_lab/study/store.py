@@ -100,8 +100,8 @@ def key_of(*inputs: object) -> str:
 
 def stem(study: str, series: str, device: str, *, quick: bool, mips: int = DEFAULT_MIPS) -> str:
     """The stem of a result file."""
-    speed = "" if mips == DEFAULT_MIPS else f"-{mips}mips"
-    return f"{study}-{'quick' if quick else 'full'}-{series}-{device}{speed}"
+    ending = "" if mips == DEFAULT_MIPS else f"-{mips}mips"
+    return f"{study}-{'quick' if quick else 'full'}-{series}-{device}{ending}"
 
 
 def write_result(name: str, result: Mapping[str, Any]) -> Path:

@@ -13,7 +13,7 @@ from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.processor import SPEEDS, Processor, label, load_processor
 from fastsync_lab.studies import studies
-from fastsync_lab.study import gains, pages, store
+from fastsync_lab.study import chapters, gains, pages, store
 from fastsync_lab.study.figures import figures_of
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.study.plan import Job, cell_record, describe, plan
@@ -176,6 +176,20 @@ def test_pictures_of_two_processors_have_two_files() -> None:
     stems = [{one.stem for one in figures_of(study, lines)} for lines in (own, other)]
     assert stems[0] and not stems[0] & stems[1]
     assert all(OLD_LABEL in one.kernel for one in figures_of(study, other))
+
+
+def test_the_report_has_the_processor_of_now_first_and_how_to_repeat_each_speed() -> None:
+    made = [overwrites((230, 535, 530, 532), **env) for env in (OLD, FAST, {})]
+    results = [*made, result(four((1, 2, 2, 2)), kernel="7.2.3", **OLD)]
+    ordered = pages.in_order(results, studies())
+    html = chapters.section_of(studies()["overwrite"], ordered, studies()).html
+    heads = ["7.2.3, processor ", "6.12.1 (", "6.12.1, 1000 MIPS (", "6.12.1, processor "]
+    places = [html.index(f"<h3>Linux {head}") for head in heads]
+    assert places == sorted(places)
+    fast = html[places[2] : places[3]]
+    assert "run --full overwrite --kernel 6.12 --mips 1000</code>" in fast
+    assert "--device sata-ssd --mips 1000" in fast
+    assert "--mips" not in html[places[1] : places[2]]
 
 
 def test_the_readme_has_the_processor_of_now_or_names_the_other() -> None:
