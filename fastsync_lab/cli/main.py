@@ -175,7 +175,8 @@ def crash(
     mode: Annotated[
         list[str] | None,
         typer.Option(
-            help="off, truncate, defer, or stock (the kernel's own modules); may be repeated "
+            help="off, truncate, defer, eager, defer+eager, or stock (the kernel's own modules); "
+            "may be repeated "
             "(default: defer; with `all`: those of the table).",
             autocompletion=starting([*MODES, CONTROL]),
         ),

@@ -9,12 +9,20 @@ from fastsync_lab.crash.workloads import make_script
 from fastsync_lab.host.kernels import UML
 from fastsync_lab.host.options import mtime_options
 
-MODES = ("off", "truncate", "defer")
+MTIME_MODES = ("off", "truncate", "defer")
+EAGER_MODES = ("eager", "defer+eager")
+MODES = (*MTIME_MODES, *EAGER_MODES)
 CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is
 # When a whole commit has overtaken the fast commits, e2fsck (1.47.0 to 1.47.4) calls their old
 # transaction number invalid and throws the whole journal away; the kernel stops there.
 E2FSCK_CANNOT_REPLAY = ("fast_commit",)
 LARGE = ("bounded", "mariadb")
+
+
+def mtime_mode(mode: str) -> str:
+    """What a mode says of stamps: "off" for eager alone, and for stock."""
+    first = mode.partition("+")[0]
+    return first if first in MTIME_MODES else "off"
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,11 @@ class Case:
     def mount_options(self) -> str:
         """What it is mounted with."""
         words = [f"data={self.kind.data}", *self.kind.mount]
-        if self.mode in ("truncate", "defer"):
-            words.append(mtime_options(self.mode, self.interval_ms))
+        mtime = mtime_mode(self.mode)
+        if mtime != "off":
+            words.append(mtime_options(mtime, self.interval_ms))
+        if self.mode in EAGER_MODES:
+            words.append("eager_sync")
         return ",".join(words)
 
     @property
@@ -63,12 +74,13 @@ class Case:
         With the option off our modules take a fast commit that was under way before an fsync for
         the one it asked for, as stock does.
         """
-        return self.mode == CONTROL or (self.mode == "off" and self.journal in E2FSCK_CANNOT_REPLAY)
+        mtime = mtime_mode(self.mode)
+        return self.mode == CONTROL or (mtime == "off" and self.journal in E2FSCK_CANNOT_REPLAY)
 
     @property
     def promise(self) -> Promise:
         """What the mode promises of stamps."""
-        return Promise.of(self.mode, self.interval_ms, self.kind.grain_ns)
+        return Promise.of(mtime_mode(self.mode), self.interval_ms, self.kind.grain_ns)
 
     def command(self, state: str) -> str:
         """The command line that looks at one state again."""

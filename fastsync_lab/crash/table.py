@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastsync_lab.crash.case import CONTROL, MODES, Case
+from fastsync_lab.crash.case import CONTROL, EAGER_MODES, MODES, MTIME_MODES, Case
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
@@ -18,7 +18,7 @@ class Row:
 
     workloads: Sequence[str]
     kinds: Sequence[str]
-    modes: Sequence[str] = MODES
+    modes: Sequence[str] = MTIME_MODES
 
 
 FILES = ("overwrite", "append", "create", "attributes", "mmap", "direct", "punch", "threads")
@@ -38,14 +38,14 @@ TABLE = (
     Row(("bounded",), ("1k-blocks",), ("defer", CONTROL)),
     Row(("bounded",), ("external",), ("defer",)),
     Row(CLASSIC, ("ordered", "journal")),
-    Row(CLASSIC, ("fast_commit",), (*MODES, CONTROL)),
-    Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MODES, CONTROL)),
+    Row(CLASSIC, ("fast_commit",), (*MTIME_MODES, CONTROL)),
+    Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MTIME_MODES, CONTROL)),
     Row(("one-by-one", "append", "direct", "mmap", "punch", "random"), ("dioread_lock",), OURS),
     Row(("append", "create", "punch", "random"), ("nodelalloc",), OURS),
     Row(("move-ext",), ("ordered", "external", "quota")),
     Row(("swap-boot",), ("ordered",)),
     Row(("shift",), ("ordered", "journal", "bigalloc", "quota")),
-    Row(("move-ext", "swap-boot", "shift"), ("1k-blocks",), (*MODES, CONTROL)),
+    Row(("move-ext", "swap-boot", "shift"), ("1k-blocks",), (*MTIME_MODES, CONTROL)),
     Row(("inline",), ("inline_data",)),
     Row(("create", "attributes", "random"), ("inline_data",), OURS),
     Row(("aio", "io-uring"), ("ordered", "journal")),
@@ -59,6 +59,11 @@ TABLE = (
         ("lazytime", "i_version", "bigalloc", "quota", "small-inodes", "external"),
         OURS,
     ),
+    Row((*FILES, "bounded", "one-by-one", "random", "aio", "io-uring"), ("ordered",), EAGER_MODES),
+    Row(("move-ext", "swap-boot", "shift"), ("ordered", "1k-blocks"), EAGER_MODES),
+    Row(("one-by-one", "append", "direct", "punch", "random"), ("dioread_lock",), ("eager",)),
+    Row(QUICK, ("1k-blocks", "bigalloc", "quota", "small-inodes"), ("eager",)),
+    Row(("inline",), ("inline_data",), ("eager",)),
 )
 
 

@@ -72,6 +72,7 @@ struct super_block;
 /* In struct ext4_sb_info. */
 struct ext4_mtime_sb {
 	unsigned int		policy;
+	bool			was_on;		/* in this mount, or is */
 	struct jbd2_carrier	*carrier;	/* of the journal, or NULL */
 	struct percpu_counter	updates_done;	/* stamps changed by a write */
 	struct percpu_counter	updates_skipped; /* stamps left by a write */

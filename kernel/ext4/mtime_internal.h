@@ -62,6 +62,12 @@ static inline bool ext4_mtime_committed(const struct inode *inode, tid_t tid)
 	return tid - READ_ONCE(journal->j_commit_sequence) - 1 >= 2;
 }
 
+/* mtime_options.c; for options of others, too */
+bool ext4_mtime_parse_number(const struct fs_parameter *param,
+			     unsigned int min, unsigned int max,
+			     unsigned int *number);
+void ext4_mtime_attach(struct ext4_sb_info *sbi);
+
 /* mtime_durable.c; all with i_raw_lock held */
 bool ext4_mtime_on_record(const struct ext4_mtime_inode *mi);
 bool ext4_mtime_known(const struct ext4_mtime_behind *behind);

@@ -95,7 +95,7 @@ void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode)
  */
 bool ext4_mtime_keeps_lazy(const struct inode *inode)
 {
-	return ext4_mtime_policy(inode->i_sb) || ext4_mtime_carrier(inode->i_sb);
+	return READ_ONCE(EXT4_SB(inode->i_sb)->s_mtime.was_on);
 }
 
 static size_t ext4_mtime_raw_size(struct inode *inode)

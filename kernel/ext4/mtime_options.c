@@ -43,6 +43,29 @@
 #define EXT4_MTIME_DEFAULT_MS	100
 
 /**
+ * ext4_mtime_parse_number - take an option that may have a number
+ * @param: a flag, or a string with the number as typed
+ * @min: the least that is valid
+ * @max: the most
+ * @number: changed only if there is a number, and it is valid
+ *
+ * Return: whether it is; a flag is.
+ */
+bool ext4_mtime_parse_number(const struct fs_parameter *param,
+			     unsigned int min, unsigned int max,
+			     unsigned int *number)
+{
+	unsigned int found;
+
+	if (param->type != fs_value_is_string)
+		return true;
+	if (kstrtouint(param->string, 10, &found) || found < min || found > max)
+		return false;
+	*number = found;
+	return true;
+}
+
+/**
  * ext4_mtime_parse_interval - take mtime_update or mtime_update=N
  * @opts: options seen so far, changed only if the interval is valid
  * @param: a flag, or a string with the interval in ms as typed
@@ -54,10 +77,8 @@ int ext4_mtime_parse_interval(struct ext4_mtime_options *opts,
 {
 	unsigned int interval_ms = EXT4_MTIME_DEFAULT_MS;
 
-	if (param->type == fs_value_is_string &&
-	    (kstrtouint(param->string, 10, &interval_ms) ||
-	     interval_ms < EXT4_MTIME_MIN_MS ||
-	     interval_ms > EXT4_MTIME_MAX_MS)) {
+	if (!ext4_mtime_parse_number(param, EXT4_MTIME_MIN_MS,
+				     EXT4_MTIME_MAX_MS, &interval_ms)) {
 		ext4_msg(NULL, KERN_ERR,
 			 "mtime_update=%s: the interval must be a whole number of milliseconds from %d to %d",
 			 param->string, EXT4_MTIME_MIN_MS, EXT4_MTIME_MAX_MS);
@@ -140,11 +161,15 @@ int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
 	return 0;
 }
 
-static void ext4_mtime_attach_for(struct ext4_sb_info *sbi, unsigned int policy)
+/**
+ * ext4_mtime_attach - count flushes from now on
+ * @sbi: the file system; nothing is done if it has no journal
+ */
+void ext4_mtime_attach(struct ext4_sb_info *sbi)
 {
 	struct ext4_mtime_sb *ms = &sbi->s_mtime;
 
-	if (sbi->s_journal && policy && !ms->carrier)
+	if (sbi->s_journal && !ms->carrier)
 		/* Pairs with ext4_mtime_carrier(). */
 		smp_store_release(&ms->carrier,
 				  jbd2_carrier_attach(sbi->s_journal));
@@ -159,7 +184,8 @@ static void ext4_mtime_attach_for(struct ext4_sb_info *sbi, unsigned int policy)
  */
 void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi)
 {
-	ext4_mtime_attach_for(sbi, sbi->s_mtime.policy);
+	if (sbi->s_mtime.policy)
+		ext4_mtime_attach(sbi);
 }
 
 /**
@@ -172,7 +198,10 @@ void ext4_mtime_apply_options(struct ext4_sb_info *sbi,
 {
 	unsigned int policy = ext4_mtime_merge(sbi->s_mtime.policy, opts);
 
-	ext4_mtime_attach_for(sbi, policy);
+	if (policy) {
+		WRITE_ONCE(sbi->s_mtime.was_on, true);
+		ext4_mtime_attach(sbi);
+	}
 	/* Pairs with ext4_mtime_policy() in who then counts his flush. */
 	smp_store_release(&sbi->s_mtime.policy, policy);
 }

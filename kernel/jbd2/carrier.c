@@ -77,12 +77,16 @@
  *
  * j_state_lock, then the carrier's lock, which is released before anybody is
  * woken.
+ *
+ * This file is longer than others are: all that looks at the numbers of flushes
+ * is here, for commits that are carried and for bursts (burst.c).
  */
 
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
+#include "burst.h"
 #include "carrier.h"
 
 #define CREATE_TRACE_POINTS
@@ -110,6 +114,7 @@ struct jbd2_carrier {
 struct jbd2_carried_journal {
 	journal_t		journal;	/* first, for kfree() */
 	struct jbd2_carrier	carrier;
+	struct jbd2_burst	burst;
 };
 
 static_assert(!offsetof(struct jbd2_carried_journal, journal));
@@ -124,6 +129,13 @@ static journal_t *jbd2_journal_of(struct jbd2_carrier *carrier)
 {
 	return &container_of(carrier, struct jbd2_carried_journal,
 			     carrier)->journal;
+}
+
+/* What burst.c keeps of a journal. */
+struct jbd2_burst *jbd2_burst_of(journal_t *journal)
+{
+	return &container_of(journal, struct jbd2_carried_journal,
+			     journal)->burst;
 }
 
 /**
@@ -143,6 +155,7 @@ journal_t *jbd2_carrier_alloc_journal(void)
 	INIT_LIST_HEAD(&carrier->under_way);
 	spin_lock_init(&carrier->lock);
 	init_waitqueue_head(&carrier->wait);
+	spin_lock_init(&wrapper->burst.lock);
 	return &wrapper->journal;
 }
 
@@ -169,7 +182,7 @@ static void jbd2_carrier_set_patient(struct jbd2_carrier *carrier, bool patient)
  * @journal: a journal that has been loaded
  *
  * Commits are not carried if the journal is on another device, or has fast or
- * asynchronous commits.
+ * asynchronous commits. The latter are no obstacle where burst.c has them.
  *
  * Return: the carrier, which is there as long as the journal is.
  */
@@ -181,7 +194,8 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
 	carrier->carries = journal->j_dev == journal->j_fs_dev &&
 		!jbd2_has_feature_fast_commit(journal) &&
-		!jbd2_has_feature_async_commit(journal);
+		(!jbd2_has_feature_async_commit(journal) ||
+		 READ_ONCE(jbd2_burst_of(journal)->on));
 	spin_unlock(&carrier->lock);
 	return carrier;
 }
@@ -439,6 +453,66 @@ int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
 	}
 	spin_lock(&carrier->lock);
 	jbd2_carrier_set_patient(carrier, false);
+	spin_unlock(&carrier->lock);
+	return err;
+}
+
+/**
+ * jbd2_carrier_numbers - how many flushes have begun, and how many have failed
+ * @journal: the journal
+ * @begun: the number of the last one that has begun
+ * @failed: how many have failed so far
+ */
+void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+
+	spin_lock(&carrier->lock);
+	*begun = carrier->begun;
+	*failed = carrier->failed;
+	spin_unlock(&carrier->lock);
+}
+
+/**
+ * jbd2_carrier_covers - has a flush that began later made something durable?
+ * @journal: the journal
+ * @begun: what jbd2_carrier_numbers() said when it had been written
+ * @failed: likewise
+ */
+bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	bool covers;
+
+	spin_lock(&carrier->lock);
+	covers = carrier->carried > begun && carrier->failed == failed;
+	spin_unlock(&carrier->lock);
+	return covers;
+}
+
+/**
+ * jbd2_carrier_flush_burst - make a commit durable that was written at once
+ * @journal: the journal
+ * @tid: the transaction, its blocks and its record written
+ * @start_time: when its commit began, put off by the time that this waits
+ * @failed: what jbd2_carrier_numbers() said before the first block was written
+ *
+ * Context: the commit thread; waits as long as patience lasts.
+ * Return: 0 or an error, after which the blocks may be lost.
+ */
+int jbd2_carrier_flush_burst(journal_t *journal, tid_t tid,
+			     ktime_t *start_time, u64 failed)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	int err;
+
+	if (jbd2_carrier_has(carrier, tid))
+		err = jbd2_carried_harden(journal, tid, start_time);
+	else
+		err = jbd2_carrier_flush(journal);
+	spin_lock(&carrier->lock);
+	if (!err && carrier->failed != failed)
+		err = -EIO;
 	spin_unlock(&carrier->lock);
 	return err;
 }

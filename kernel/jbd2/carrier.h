@@ -40,4 +40,10 @@ int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time);
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid);
 void jbd2_carrier_flush_failed(journal_t *journal);
 
+/* For burst commits, which have one flush: somebody's or their own */
+void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed);
+bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed);
+int jbd2_carrier_flush_burst(journal_t *journal, tid_t tid,
+			     ktime_t *start_time, u64 failed);
+
 #endif	/* _JBD2_CARRIER_H */

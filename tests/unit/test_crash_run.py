@@ -62,6 +62,11 @@ def test_mount_options_and_promises() -> None:
     assert Case("x", "off", "journal").mount_options == "data=journal"
     assert Case("x", "truncate", "ordered").promise.coarse_ms == 100
     assert CASE.promise.defer_ms == 100
+    assert Case("x", "eager", "ordered").mount_options == "data=ordered,eager_sync"
+    assert Case("x", "eager", "ordered").promise == Case("x", "off", "ordered").promise
+    both = Case("x", "defer+eager", "ordered")
+    assert both.mount_options == f"{CASE.mount_options},eager_sync"
+    assert both.promise == CASE.promise
 
 
 def test_reproduction_is_a_command_of_the_program() -> None:
@@ -120,7 +125,7 @@ def test_all_is_the_table() -> None:
 def test_options_choose_from_the_table() -> None:
     small = ask("all", journals=["small-inodes"]).cases
     assert {case.journal for case in small} == {"small-inodes"}
-    assert {case.mode for case in small} == {"truncate", "defer"}
+    assert {case.mode for case in small} == {"truncate", "defer", "eager"}
     on_stock = ask("all", journals=["small-inodes"], modes=["stock"]).cases
     assert {case.workload for case in on_stock} == {case.workload for case in small}
     assert {case.mode for case in on_stock} == {"stock"}

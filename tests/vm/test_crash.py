@@ -12,6 +12,7 @@ from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm.test_crash_tids import FAULT as TIDS
+from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
@@ -38,6 +39,10 @@ SLICE = (
     Case("remount", "defer", "external"),
     Case("attributes", "defer", "small-inodes"),
     Case("append", "defer", "nodelalloc"),
+    Case("attributes", "eager", "ordered"),
+    Case("append", "eager", "ordered"),
+    Case("create", "defer+eager", "ordered"),
+    Case("move-ext", "eager", "ordered"),
 )
 STATES = 30
 
@@ -84,5 +89,5 @@ def problems(outcome: Outcome) -> str:
 
 
 def test_every_fault_is_looked_for() -> None:
-    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem}
+    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem} | PLANTED_EAGER
     assert {path.stem for path in FAULTS.glob("*.patch")} == planted

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Burst commits: what jbd2 and its users call. The idea is in burst.c.
+ */
+#ifndef _JBD2_BURST_H
+#define _JBD2_BURST_H
+
+#include <linux/jbd2.h>
+
+/* What a transaction may expose without its being durable. */
+enum jbd2_burst_reason {
+	JBD2_BURST_ORDERED,	/* data that is written in place for it */
+	JBD2_BURST_ALLOCATED,	/* blocks that can be read once it is replayed */
+	JBD2_BURST_CONVERTED,	/* unwritten ones, whose data has been written */
+	JBD2_BURST_ZEROED,	/* zeroes that have been written outside the log */
+	JBD2_BURST_GROWN,	/* what lies below a larger size of a file */
+	JBD2_BURST_MOVED,	/* another file's blocks, or at another place */
+	JBD2_BURST_VERITY,	/* a Merkle tree */
+	JBD2_BURST_NO_BARRIER,	/* no flush at all: barriers are off */
+	JBD2_BURST_REASONS,
+};
+
+/* A transaction that needs barriers. */
+struct jbd2_burst_mark {
+	tid_t		tid;
+	unsigned int	reasons;	/* a bit each; 0: it exposes nothing */
+	bool		open;		/* writes may be still to come */
+	u64		begun;		/* the last flush, at the last event */
+	u64		failed;		/* how many had failed at the first one */
+};
+
+/* For whoever asks: is it of use, and if not, why? */
+struct jbd2_burst_stats {
+	u64	bursts;
+	u64	blocks;			/* of the log, in bursts */
+	u64	saved;			/* flushes */
+	u64	covered;		/* bursts whose marks a flush has settled */
+	u64	barriers;		/* commits that had them */
+	u64	by_reason[JBD2_BURST_REASONS];
+};
+
+/* Of a journal; beside it, as the carrier is. */
+struct jbd2_burst {
+	bool			on;
+	bool			jumped;	/* the sequence has, in this mount */
+	bool			left;	/* a crash has left the features behind */
+
+	/* The features that the superblock shows while the log is empty. */
+	u32			compat;
+	u32			incompat;
+	struct crypto_shash	*driver;
+
+	spinlock_t		lock;	/* of the marks */
+	struct jbd2_burst_mark	marks[2]; /* running and committing, by parity */
+
+	/* The commit thread's. */
+	u64			failed;	/* flushes, when the commit began */
+	struct jbd2_burst_stats	stats;
+};
+
+/* For the file system */
+void jbd2_burst_mark(handle_t *handle, enum jbd2_burst_reason reason);
+bool jbd2_burst_on(journal_t *journal);
+bool jbd2_burst_left(journal_t *journal);
+int jbd2_burst_switch(journal_t *journal, bool on);
+void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
+
+/* For the journal and its commit thread */
+struct jbd2_burst *jbd2_burst_of(journal_t *journal);
+void jbd2_burst_loaded(journal_t *journal);
+void jbd2_burst_destroy(journal_t *journal);
+void jbd2_burst_mark_transaction(transaction_t *transaction,
+				 enum jbd2_burst_reason reason);
+void jbd2_burst_begin(journal_t *journal);
+blk_opf_t jbd2_burst_sb_flags(journal_t *journal);
+bool jbd2_burst_commits_async(journal_t *journal, tid_t tid);
+int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
+		     ktime_t *start_time, int err);
+void jbd2_burst_show_empty(journal_t *journal);
+void jbd2_burst_show_log(journal_t *journal);
+int jbd2_burst_revoke_space(journal_t *journal, int space);
+
+#endif	/* _JBD2_BURST_H */

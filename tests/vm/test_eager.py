@@ -1,0 +1,247 @@
+"""eager_sync: options, one burst and one flush, what has barriers."""
+
+import errno
+import re
+
+import pytest
+
+from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+
+OPTIONS = f"eager_sync,{NO_PERIODIC_COMMIT}"
+TRACING = "/sys/kernel/tracing"
+REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
+
+
+def in_force(fs: GuestFs) -> list[str]:
+    return [option for option in fs.shown_options() if "eager" in option]
+
+
+def stats(fs: GuestFs) -> dict[str, str]:
+    node = fs.device.removeprefix("/dev/")
+    text = fs.vm.run(f"cat /sys/fs/ext4/{node}/eager_stats").stdout
+    return dict(line.split(" ", 1) for line in text.splitlines())
+
+
+def barriers(fs: GuestFs) -> dict[str, int]:
+    """How many commits have had barriers, by reason."""
+    counted = {name.removeprefix("barriers_"): value for name, value in stats(fs).items()}
+    return {name: int(value) for name, value in counted.items() if value.isdecimal()}
+
+
+def requests(fs: GuestFs, commands: str) -> list[tuple[str, ...]]:
+    """What the commands send to the device: the kind of each request, and its bytes."""
+    text = fs.vm.run(
+        f"cd {TRACING} || exit; echo 0 >tracing_on; echo >trace\n"
+        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
+        f"{commands}\n"
+        "echo 0 >tracing_on; echo 0 >events/block/block_rq_issue/enable; cat trace"
+    ).stdout
+    return [match.groups() for match in REQUEST.finditer(text)]
+
+
+def bursts_of(sent: list[tuple[str, ...]]) -> list[int]:
+    """The bytes written before each flush; nothing but plain writes of the log, and flushes."""
+    sizes, pending = [], 0
+    for kind, size in sent:
+        assert kind in ("WSM", "FF"), sent
+        pending += int(size)
+        if kind == "FF":
+            sizes.append(pending)
+            pending = 0
+    assert not pending, sent
+    return sizes
+
+
+def journal(fs: GuestFs, device: str = "") -> dict[str, str]:
+    """What dumpe2fs says of the journal."""
+    text = fs.vm.run(f"dumpe2fs -h {device or fs.device} 2>/dev/null").stdout
+    pairs = (line.partition(":") for line in text.splitlines() if line.startswith("Journal"))
+    return {name: value.strip() for name, _, value in pairs}
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("", []),
+        ("eager_sync", ["eager_sync=100"]),
+        ("eager_sync=1", ["eager_sync=1"]),
+        ("eager_sync=1000", ["eager_sync=1000"]),
+        ("eager_sync=20,eager_sync", ["eager_sync=100"]),
+        ("eager_sync,un_eager_sync", []),
+        ("un_eager_sync,eager_sync=7", ["eager_sync=7"]),
+        ("eager_sync=7,mtime_update,mtime_mode=defer", ["eager_sync=7"]),
+        ("eager_sync=7,un_mtime_update", ["eager_sync=7"]),
+    ],
+)
+def test_mount(fs: GuestFs, options: str, shown: list[str]) -> None:
+    with fs.mounted(options):
+        assert in_force(fs) == shown
+        assert stats(fs)["in_force"] == ("yes" if shown else "no: off")
+
+
+BAD = ["0", "1001", "-1", "abc", "10x", "0x10", "4294967297", ""]
+
+
+@pytest.mark.parametrize("pages", BAD)
+@pytest.mark.parametrize("remount", [False, True])
+def test_bad_threshold_is_refused(fs: GuestFs, pages: str, *, remount: bool) -> None:
+    fs.mkfs()
+    if remount:
+        fs.mount("eager_sync=70")
+    fs.vm.kernel_log()
+    assert fs.mount_errno(f"commit=7,eager_sync={pages}", remount=remount) == errno.EINVAL
+    log = fs.vm.kernel_log()
+    assert f"eager_sync={pages}: the threshold must be" in log and "from 1 to 1000" in log
+    if remount:
+        assert in_force(fs) == ["eager_sync=70"] and "commit=7" not in fs.shown_options()
+
+
+def test_remount(fs: GuestFs) -> None:
+    with fs.mounted():
+        for options, shown in [
+            ("eager_sync=30", ["eager_sync=30"]),
+            ("commit=7", ["eager_sync=30"]),
+            ("mtime_update,mtime_mode=defer", ["eager_sync=30"]),
+            ("un_mtime_update", ["eager_sync=30"]),
+            ("un_eager_sync", []),
+            ("eager_sync", ["eager_sync=100"]),
+        ]:
+            fs.remount(options)
+            assert in_force(fs) == shown
+            assert stats(fs)["in_force"] == ("yes" if shown else "no: off")
+
+
+def test_remount_that_fails_later_changes_nothing(fs: GuestFs) -> None:
+    with fs.mounted("eager_sync=30"):
+        assert fs.mount_errno("un_eager_sync,nombcache", remount=True) != 0
+        assert in_force(fs) == ["eager_sync=30"] and stats(fs)["in_force"] == "yes"
+
+
+def test_superblock_defaults(fs: GuestFs) -> None:
+    fs.mkfs()
+    fs.vm.run(f"debugfs -wR 'ssv mount_opts eager_sync=40,mtime_update' {fs.device}")
+    for options, shown in [("", ["eager_sync=40"]), ("un_eager_sync", []), ("eager_sync", None)]:
+        fs.mount(options)
+        assert in_force(fs) == (["eager_sync=100"] if shown is None else shown)
+        fs.umount()
+
+
+@pytest.mark.parametrize(
+    ("mkfs", "options", "obstacle"),
+    [
+        ("", "data=journal", "data=journal"),
+        ("", "data=writeback", "data=writeback"),
+        ("", "nobarrier", "nobarrier"),
+        ("-O fast_commit", "", "fast_commit"),
+        ("", "data=writeback,journal_async_commit", "data=writeback"),
+    ],
+)
+def test_what_is_in_the_way_is_said(fs: GuestFs, mkfs: str, options: str, obstacle: str) -> None:
+    words = ",".join(filter(None, [OPTIONS, options]))
+    fs.vm.kernel_log()
+    with fs.mounted(words, mkfs=mkfs):
+        assert stats(fs)["in_force"] == f"no: {obstacle}"
+        assert f"eager_sync is not in force: {obstacle}" in fs.vm.kernel_log()
+        fs.vm.run(f"dd if=/dev/zero of={FILE} bs=4k count=4 conv=fsync status=none")
+        assert stats(fs)["bursts"] == "0"
+
+
+def test_without_a_journal_nothing_is_in_force(fs: GuestFs) -> None:
+    with fs.mounted("eager_sync", mkfs="-O ^has_journal"):
+        assert stats(fs)["in_force"] == "no: no journal"
+
+
+def test_barriers_switched_at_work(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        for options, state in [("nobarrier", "no: nobarrier"), ("barrier", "yes")]:
+            fs.remount(options)
+            assert stats(fs)["in_force"] == state
+            fs.ops("open", "chmod:600", "fsync", "chmod:611", "fsync")
+        assert stats(fs)["bursts"] == "2"
+
+
+# --- requests ----------------------------------------------------------------------------------
+
+
+@pytest.mark.short
+def test_chmod_is_one_burst_and_one_flush(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare("chmod:601", "fsync")
+        before = stats(fs)
+        changes = " ".join(f"chmod:6{i}0 fsync" for i in range(1, 7))
+        sent = requests(fs, f"{fs.fsops_path} {FILE} open {changes}")
+        after = stats(fs)
+    assert bursts_of(sent) == [12288] * 6  # descriptor, inode, record
+    assert [kind for kind, _ in sent].count("WSM") <= 7  # the log's blocks have a gap somewhere
+    assert int(after["bursts"]) - int(before["bursts"]) == 6
+    assert int(after["burst_blocks"]) - int(before["burst_blocks"]) == 18
+    assert after["barriers"] == before["barriers"]
+
+
+@pytest.mark.short
+def test_rename_and_folder_are_one_burst_and_one_flush(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare("chmod:601", "fsync")
+        fs.vm.run(f"cp {FILE} {MNT}/g; sync")
+        sent = requests(fs, f"mv {MNT}/g {FILE}; sync {MNT}")
+    assert len(bursts_of(sent)) == 1 and len(sent) <= 3
+
+
+def test_append_has_barriers(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        before = barriers(fs)
+        fs.ops("open", "append", "fsync")
+        after = barriers(fs)
+    assert after["barriers"] > before["barriers"] and after["converted"] > before["converted"]
+    assert after["grown"] > before["grown"]
+
+
+@pytest.mark.parametrize(
+    ("ops", "reason", "options"),
+    [
+        (("falloc:3,8192,100", "fsync"), "ordered", ""),
+        (("truncate:1000", "fsync"), "ordered", ""),
+        (("append", "fsync"), "ordered", "nodioread_nolock"),
+        (("append", "fsync"), "allocated", "nodioread_nolock"),
+        (("falloc:0,65536,65536", "dwrite", "fsync"), "grown", ""),
+        (("falloc:8,4096,4096", "fsync"), "moved", ""),
+        (("falloc:32,4096,4096", "fsync"), "moved", ""),
+    ],
+)
+def test_what_needs_barriers_has_them(
+    fs: GuestFs, ops: tuple[str, ...], reason: str, options: str
+) -> None:
+    with fs.mounted(",".join(filter(None, [OPTIONS, options]))):
+        fs.prepare()
+        before = barriers(fs)
+        fs.ops("open", *ops)
+        assert barriers(fs)[reason] > before[reason], barriers(fs)
+
+
+def test_small_write_into_preallocated_zeroes_the_rest(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        fs.vm.run(f"fallocate -l 16k {MNT}/g; sync {MNT}/g")
+        before = barriers(fs)
+        fs.vm.run(f"dd if=/dev/zero of={MNT}/g bs=4k count=1 seek=1 conv=notrunc,fsync status=none")
+        assert barriers(fs)["zeroed"] > before["zeroed"]
+
+
+def test_a_flush_behind_the_conversion_covers_it(fs: GuestFs) -> None:
+    """Direct writes into allocated blocks convert; another file's fdatasync flushes."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        fs.vm.run(f"fallocate -l 1M {MNT}/g; cp {FILE} {MNT}/h; sync")
+        before = stats(fs)
+        fs.vm.run(
+            f"dd if=/dev/zero of={MNT}/g bs=64k count=1 seek=2 conv=notrunc oflag=direct\n"
+            f"{fs.fsops_path} {MNT}/h open write fdatasync; sync {MNT}/g"
+        )
+        after = stats(fs)
+    assert int(after["covered"]) - int(before["covered"]) == 1, after
+    assert int(after["bursts"]) - int(before["bursts"]) == 1

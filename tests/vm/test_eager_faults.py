@@ -1,0 +1,73 @@
+"""Faults on purpose in bursts, which the tests of eager_sync and the explorer have to find."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.crash.builds import prepare as prepare_builds
+from fastsync_lab.crash.case import Case, Request
+from fastsync_lab.crash.explore import explorer
+from fastsync_lab.host.build import build_modules
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.progress import silent
+from fastsync_lab.machine.vm import Vm
+from tests.vm import test_eager_log
+from tests.vm.conftest import prepare
+from tests.vm.guestfs import MNT, GuestFs
+
+FAULTS = repo_root() / "tests" / "faults"
+
+
+def many_revokes(fs: GuestFs) -> None:
+    test_eager_log.test_many_revokes_are_in_first_sectors(fs, "")
+
+
+# Which test a fault makes fail.
+FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
+    "burst-revokes": many_revokes,
+    "burst-no-jump": test_eager_log.test_stale_log_of_an_older_file_system,
+    "burst-flush-error-ignored": test_eager_log.test_failed_flush_aborts,
+}
+# Which workload of the explorer has to show it, and a word of the verdict.
+FOUND_BY_THE_EXPLORER = {
+    "burst-before-flush": (Case("attributes", "eager", "ordered"), ""),
+    "burst-start-not-written": (Case("attributes", "eager", "ordered"), ""),
+    "burst-exposure-ignored": (Case("append", "eager", "ordered"), "show junk"),
+    "burst-ordered-ignored": (Case("append", "eager", "dioread_lock"), "show junk"),
+}
+PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
+STATES = 60
+
+
+@contextmanager
+def broken(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, fault: str) -> Iterator[GuestFs]:
+    """A file system of modules with a fault, and what the log says of it not looked at."""
+    modules = build_modules(tree, fault=FAULTS / f"{fault}.patch")
+    yield GuestFs(vm, fsops, prepare(vm, modules, flashdev))
+    vm.run(f"umount -q {MNT}; rm -f /dev/shm/*.img", check=False)
+    vm.kernel_log()
+
+
+@pytest.mark.parametrize("fault", FOUND_BY_A_TEST)
+def test_a_test_finds_it(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, fault: str) -> None:
+    found = False
+    with broken(vm, tree, flashdev, fsops, fault) as fs, suppress(AssertionError, FastsyncError):
+        found = True
+        FOUND_BY_A_TEST[fault](fs)
+        found = False
+    assert found
+
+
+@pytest.mark.debian("the explorer boots Debian's kernel")
+@pytest.mark.parametrize("fault", FOUND_BY_THE_EXPLORER)
+def test_the_explorer_finds_it(kernel: str, fault: str) -> None:
+    case, verdict = FOUND_BY_THE_EXPLORER[fault]
+    builds = prepare_builds(kernel, silent, fault=FAULTS / f"{fault}.patch")
+    with explorer(builds, set()) as one:
+        (outcome,) = one.run(Request((case,), STATES))
+    problems = "\n".join(line for failure in outcome.failures for line in failure.problems)
+    assert outcome.failures and verdict in problems, problems

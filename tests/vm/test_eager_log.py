@@ -1,0 +1,226 @@
+"""eager_sync: the log that bursts leave, switching, torn bursts, failures."""
+
+import errno
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from fastsync_lab.host.build import ModuleSet
+from tests.vm.guestfs import CRASH, CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.test_eager import OPTIONS, barriers, in_force, journal, stats
+
+FAIL_A_FLUSH = (
+    "cd /sys/module/flashdev/parameters; echo flush >fail_kind; echo 1 >fail_count; "
+    "echo 1 >fail_from"
+)
+
+
+@pytest.mark.parametrize("mkfs", ["", "-O ^metadata_csum", "-O ^64bit", "-O ^metadata_csum,^64bit"])
+def test_clean_unmount_leaves_what_was_there(fs: GuestFs, mkfs: str) -> None:
+    fs.mkfs(mkfs)
+    fs.mount()
+    fs.prepare()
+    fs.umount()
+    before = journal(fs)
+    fs.mount(OPTIONS)
+    fs.ops("open", "chmod:600", "fsync")
+    at_work = journal(fs)
+    fs.umount()
+    after = journal(fs)
+    assert "journal_async_commit" in at_work["Journal features"]
+    assert "journal_checksum_v3" not in at_work["Journal features"]
+    assert after["Journal features"] == before["Journal features"]
+    assert after["Journal start"] == "0"
+    assert int(after["Journal sequence"], 16) > int(before["Journal sequence"], 16) + 1000
+    fs.vm.run(f"e2fsck -fn {fs.device}")
+
+
+def test_sequence_jumps_once_in_a_mount_and_never_back(fs: GuestFs) -> None:
+    fs.mkfs()
+    seen = []
+    for _ in range(2):
+        fs.mount()
+        fs.vm.run(f"echo >{FILE}; sync")
+        for option in ("eager_sync", "un_eager_sync", "eager_sync"):
+            fs.remount(option)
+            fs.vm.run(f"chmod 600 {FILE}; sync {FILE}; chmod 611 {FILE}; sync {FILE}")
+            seen.append(int(journal(fs)["Journal sequence"], 16))
+        fs.umount()
+    distances = [(b - a) % 2**32 for a, b in pairwise(seen)]
+    assert [distance > 2**19 for distance in distances] == [False, False, True, False, False]
+    assert all(distance < 2**31 for distance in distances)
+
+
+@pytest.mark.parametrize("kind", ["freeze", "remountro"])
+def test_quiet_file_system_shows_what_it_was(fs: GuestFs, kind: str) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        before = journal(fs)["Journal features"]
+        fs.ops(kind, file=MNT)
+        quiet = journal(fs)
+        fs.vm.run(f"dumpe2fs -h {fs.device} 2>/dev/null | grep -c needs_recovery", check=False)
+        if kind == "freeze":
+            fs.ops("thaw", file=MNT)
+        else:
+            fs.vm.run(f"mount -o remount,rw {MNT}")
+        assert in_force(fs) == ["eager_sync=100"]
+        first = int(stats(fs)["bursts"])
+        fs.ops("open", "chmod:600", "fsync", "chmod:633", "fsync", CRASH)
+        assert int(stats(fs)["bursts"]) == first + 2
+        assert fs.crashed().mode == 0o633
+    assert "journal_async_commit" in before
+    assert "journal_async_commit" not in quiet["Journal features"]
+    assert quiet["Journal start"] == "0"
+
+
+def test_switched_under_load(fs: GuestFs) -> None:
+    """Files are made, renamed, written and synced meanwhile; what was synced is in the image."""
+    with fs.mounted(NO_PERIODIC_COMMIT):
+        fs.prepare()
+        fs.vm.run(
+            f"cd {MNT}; for t in 1 2 3; do (mkdir t$t; n=0; while [ ! -e stop ]; do n=$((n+1));"
+            " echo $n >t$t/new; sync t$t/new; mv t$t/new t$t/f$((n % 40)); sync t$t; chmod 600 t$t;"
+            f" done; echo $n >/dev/shm/n$t) & done\n"
+            "for i in $(seq 20); do mount -o remount,eager_sync=$i /mnt || exit 5; sleep 0.05;"
+            " mount -o remount,un_eager_sync /mnt || exit 6; sleep 0.03; done\n"
+            "mount -o remount,eager_sync /mnt; sleep 0.1; touch stop; wait; ls -R . | wc -l",
+            timeout_s=300,
+        )
+        numbers = fs.vm.run("cat /dev/shm/n1 /dev/shm/n2 /dev/shm/n3").stdout.split()
+        assert all(int(number) > 20 for number in numbers), numbers
+        fs.ops(CRASH)
+        for number in (1, 2, 3):
+            assert fs.crashed(f"/t{number}").mode == 0o600
+
+
+def test_log_goes_round(fs: GuestFs) -> None:
+    """1024 blocks, three or more for each burst; looked at now and then."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        for part in range(8):
+            modes = [0o600 + part * 8 + i % 8 for i in range(60)]
+            words = [word for mode in modes for word in (f"chmod:{mode:o}", "fsync")]
+            fs.ops("open", *words, CRASH)
+            assert fs.crashed().mode == modes[-1]
+        assert int(stats(fs)["burst_blocks"]) > 1400
+
+
+@pytest.mark.parametrize("mkfs", ["", "-O ^64bit"])
+def test_many_revokes_are_in_first_sectors(fs: GuestFs, mkfs: str) -> None:
+    with fs.mounted(OPTIONS, mkfs=mkfs):
+        fs.vm.run(f"cd {MNT}; mkdir d; for i in $(seq 300); do mkdir d/$i; done; sync .")
+        before = barriers(fs)["barriers"]
+        fs.vm.run(f"rm -r {MNT}/d; sync {MNT}")
+        assert barriers(fs)["barriers"] == before
+        fs.ops(CRASH)
+        text = fs.vm.run(
+            f"debugfs -R 'dump <8> /dev/shm/log' {CRASH_IMAGE} 2>/dev/null\n"
+            "for i in $(seq 0 1023); do od -A n -t x1 -j $((i * 4096)) -N 16 /dev/shm/log; done"
+        ).stdout
+        words = [line.replace(" ", "") for line in text.splitlines()]
+        counts = [int(line[24:], 16) for line in words if line.startswith("c03b399800000005")]
+        used = sum((count - 16) // (8 if mkfs == "" else 4) for count in counts)
+        assert used >= 300 and max(counts) <= 512, counts
+        fs.vm.run(f"e2fsck -fy {CRASH_IMAGE} >/dev/null; e2fsck -fn {CRASH_IMAGE}")
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+def test_crash_and_mount_without_the_option(fs: GuestFs) -> None:
+    """The superblock that a crash leaves is written before anything else."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        fs.ops("open", "chmod:600", "fsync", CRASH)
+        seen = []
+        for options in ("", "eager_sync", ""):
+            fs.vm.run(
+                f"mkdir -p /dev/shm/m; cp {CRASH_IMAGE} /dev/shm/again.img\n"
+                f"mount -o loop,{options or 'rw'} /dev/shm/again.img /dev/shm/m || exit\n"
+                "stat -c %a /dev/shm/m/f"
+            )
+            seen.append(journal(fs, "/dev/shm/again.img"))
+            fs.vm.run("umount /dev/shm/m; e2fsck -fn /dev/shm/again.img; rm /dev/shm/again.img")
+    for shown in seen:
+        assert "journal_checksum_v3" in shown["Journal features"]
+        assert shown["Journal start"] == "0"
+
+
+@pytest.fixture
+def torn(fs: GuestFs) -> Iterator[GuestFs]:
+    """Images before and after one burst: /dev/shm/before.img and CRASH_IMAGE, and what differs."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        before = "crash:/dev/shm/before.img"
+        fs.ops("open", "chmod:600", "fsync", before, "chmod:611", "fsync", CRASH)
+    yield fs
+    fs.vm.run("rm -f /dev/shm/*.img")
+
+
+def test_torn_burst_ends_the_log(torn: GuestFs, stock_modules: ModuleSet) -> None:
+    """Any part of it, in blocks and in sectors; stock e2fsck and the stock kernel agree."""
+    fs = torn
+    lines = fs.vm.run(f"cmp -l /dev/shm/before.img {CRASH_IMAGE}", check=False).stdout.splitlines()
+    # The flusher may have written in place meanwhile: what counts is in the log.
+    log = fs.vm.run(f"debugfs -R 'blocks <8>' {CRASH_IMAGE} 2>/dev/null").stdout.split()
+    changed = {(int(line.split()[0]) - 1) // 4096 for line in lines}
+    blocks = sorted(changed & {int(number) for number in log})
+    assert len(blocks) == 3, blocks
+    fs.vm.use_filesystem(stock_modules)
+    for mask in range(27):
+        script, whole = "cp /dev/shm/before.img /dev/shm/t.img\n", True
+        for index, block in enumerate(blocks):
+            part = mask // 3**index % 3  # none of it, its first sector, all of it
+            # Descriptor and record have nothing behind their first sectors, nor has a new log.
+            whole &= part > (index == 1)
+            if part:
+                script += (
+                    f"dd if={CRASH_IMAGE} of=/dev/shm/t.img bs=512 seek={block * 8} "
+                    f"skip={block * 8} count={(0, 1, 8)[part]} conv=notrunc status=none\n"
+                )
+        found = fs.vm.run(
+            f"{script}cp /dev/shm/t.img /dev/shm/k.img; mkdir -p /dev/shm/m\n"
+            "e2fsck -fy /dev/shm/t.img >/dev/shm/fsck.log; [ $? -le 1 ] || exit 9\n"
+            "e2fsck -fn /dev/shm/t.img >/dev/null || exit 8\n"
+            "debugfs -R 'stat /f' /dev/shm/t.img 2>/dev/null | grep -o 'Mode: *[0-9]*'\n"
+            "mount -o loop /dev/shm/k.img /dev/shm/m || exit 7\n"
+            "stat -c %a /dev/shm/m/f; umount /dev/shm/m\n"
+            "e2fsck -fn /dev/shm/k.img >/dev/null || exit 6"
+        ).stdout.split()
+        expected = "611" if whole else "600"
+        assert found[1].lstrip("0") == found[2] == expected, (mask, found)
+
+
+def test_failed_flush_aborts(fs: GuestFs) -> None:
+    fs.mkfs()
+    fs.mount(OPTIONS)
+    fs.prepare("chmod:600", "fsync")
+    fs.vm.run(FAIL_A_FLUSH)
+    events = fs.ops("open", "chmod:611", "?fsync")
+    assert events[-1]["errno"] == errno.EIO
+    assert fs.vm.run(f"touch {MNT}/g", check=False).status != 0
+    fs.umount()
+    assert "Aborting journal" in fs.vm.kernel_log()
+
+
+def test_carried_commit_that_exposes_nothing(fs: GuestFs) -> None:
+    """One that `defer` starts for stamps: written at once, carried by one flush."""
+    with fs.mounted(f"mtime_update=1000,mtime_mode=defer,{OPTIONS}"):
+        fs.prepare()
+        before = stats(fs)
+        fs.ops("open", "write", "fsync", "sleep:920", "write", "fsync", *["write", "fsync"] * 20)
+        after = stats(fs)
+    assert int(after["bursts"]) > int(before["bursts"])
+    assert after["barriers"] == before["barriers"]
+
+
+def test_stale_log_of_an_older_file_system(fs: GuestFs) -> None:
+    """Its transactions lie behind ours, and would have the next numbers if ours did not jump."""
+    for modes in ((0o601, 0o602, 0o603, 0o604), (0o611,)):
+        fs.mkfs("-E lazy_itable_init=0,lazy_journal_init=1")
+        fs.mount(OPTIONS)
+        words = [word for mode in modes for word in (f"chmod:{mode:o}", "fsync")]
+        fs.ops("create", "sync", *words, CRASH)
+        fs.umount()
+    assert fs.crashed().mode == 0o611
