@@ -80,6 +80,12 @@ def compile_strictly(system: Kbuild, folder: Path, sources: list[Path]) -> list[
     return complaints
 
 
+def hooked(folder: Path, sources: list[Path]) -> list[Path]:
+    """Those that a kernel has a use for: headers, and what the glue has put into the Makefile."""
+    objects = set((folder / "Makefile").read_text().split())
+    return [file for file in sources if file.suffix == ".h" or f"{file.stem}.o" in objects]
+
+
 def compile_for(tree: KernelTree) -> list[str]:
     """What the compiler and sparse say about kernel/, built for one kernel."""
     work = build_dir() / f"{tree.series}-lint"
@@ -92,7 +98,8 @@ def compile_for(tree: KernelTree) -> list[str]:
         shutil.copytree(origin, work / name)
         said += compile_strictly(system, work / name, sorted(origin.glob("*.[ch]")))
     for filesystem in FILESYSTEMS:
-        said += compile_strictly(system, work / "fs" / filesystem, overlay_files(filesystem))
+        folder = work / "fs" / filesystem
+        said += compile_strictly(system, folder, hooked(folder, overlay_files(filesystem)))
     return [f"{tree.series}: {line}" for line in said]
 
 
