@@ -224,7 +224,7 @@ def test_what_needs_barriers_has_them(
 
 
 def test_small_write_into_preallocated_zeroes_the_rest(fs: GuestFs) -> None:
-    with fs.mounted(OPTIONS):
+    with fs.mounted(f"{OPTIONS},nodioread_nolock"):
         fs.prepare()
         fs.vm.run(f"fallocate -l 16k {MNT}/g; sync {MNT}/g")
         before = barriers(fs)
