@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fastsync_lab.cli.calibrate import calibrate
 from fastsync_lab.cli.options import (
     EXIT_CODES,
     KernelOption,
@@ -149,6 +150,9 @@ app.command(
     )
 )(run)
 app.command("list", epilog=told("list"))(list_all)
+app.command(epilog=told("calibrate", "calibrate --processor max --processor words --mips 1000"))(
+    calibrate
+)
 
 
 @app.command(

@@ -10,6 +10,7 @@ from fastsync_lab.host.build import check_glue
 from fastsync_lab.host.kernels import find_series, load_series
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.device import profile_names
+from fastsync_lab.machine.processor import SPEEDS
 
 EXIT_CODES = "Exit status: 0 success, 1 failure, 2 bad usage, 130 interrupted."
 
@@ -33,6 +34,13 @@ KernelOption = Annotated[
     ),
 ]
 StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair of modules.")]
+MipsOption = Annotated[
+    int,
+    typer.Option(
+        help="Millions of instructions in a second of the guest's time: "
+        f"{', '.join(map(str, sorted(SPEEDS)))}."
+    ),
+]
 COMPLETE_DEVICE = starting(profile_names())
 
 

@@ -7,13 +7,26 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.cli.options import COMPLETE_DEVICE, KernelOption, check_kernel, shown, starting
+from fastsync_lab.cli.options import (
+    COMPLETE_DEVICE,
+    KernelOption,
+    MipsOption,
+    check_kernel,
+    shown,
+    starting,
+)
 from fastsync_lab.host import needs
 from fastsync_lab.host.build import glue_patches
 from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.kernels import load_series
 from fastsync_lab.host.progress import progress
 from fastsync_lab.machine.device import load_profile, profile_names
+from fastsync_lab.machine.processor import (
+    DEFAULT_MIPS,
+    check_mips,
+    load_processor,
+    processor_names,
+)
 from fastsync_lab.studies import studies
 from fastsync_lab.study.plot import draw
 from fastsync_lab.study.runner import run_studies
@@ -41,6 +54,7 @@ def run(
             autocompletion=COMPLETE_DEVICE,
         ),
     ] = None,
+    mips: MipsOption = DEFAULT_MIPS,
     json: Annotated[
         Path | None, typer.Option(help="Write all rows to this file, too: an object for each.")
     ] = None,
@@ -52,6 +66,7 @@ def run(
     """
     known = studies()
     check_kernel(kernel, stock=False)
+    check_mips(mips)
     check_names("study", names, list(known))
     check_names("device profile", device or [], profile_names())
     needs.check_programs(needs.BUILD, needs.GUEST)
@@ -61,6 +76,7 @@ def run(
             quick=quick,
             kernel=kernel,
             devices=device or None,
+            mips=mips,
             json_path=json,
             report=report,
         )
@@ -72,7 +88,7 @@ def run(
 
 
 def list_all() -> None:
-    """Say what there is: studies, kernels, devices, file systems, a line each."""
+    """Say what there is: studies, kernels, devices, file systems, processors, a line each."""
     known = studies()
     systems = {
         system.name: system.says
@@ -89,6 +105,7 @@ def list_all() -> None:
     show_names("kernels", kernels.items())
     show_names("devices", ((name, load_profile(name).description) for name in profile_names()))
     show_names("file systems", systems.items())
+    show_names("processors", ((name, load_processor(name).says) for name in processor_names()))
 
 
 def show_names(kind: str, names: Iterable[tuple[str, str]]) -> None:

@@ -14,6 +14,13 @@ from pathlib import Path
 from fastsync_lab.host.errors import UsageError
 from fastsync_lab.host.kernels import UML, KernelTree
 from fastsync_lab.machine.image import DEFAULT, RootImage
+from fastsync_lab.machine.processor import (
+    DEFAULT_MIPS,
+    SPEEDS,
+    Processor,
+    check_mips,
+    load_processor,
+)
 
 DEBUG_KERNEL_SLOWNESS = 8.0  # what its time limits are multiplied by
 GUEST_HOME = "/run/fastsync"
@@ -56,7 +63,7 @@ def check_machine(cpus: int, parameters: Sequence[str], *, real_time: bool) -> N
 
 @dataclass(frozen=True)
 class VmConfig:
-    """A machine. `icount_shift` n: one guest instruction takes 2^n ns (1: 500 million a second).
+    """A machine. `mips` are the millions of instructions of a second of virtual time.
 
     `root` names a table of images.toml; `parameters` are added to the kernel's command line.
     Raises UsageError for a machine that there cannot be.
@@ -66,13 +73,15 @@ class VmConfig:
     memory_mib: int = 2048
     cpus: int = 1
     real_time: bool = False
-    icount_shift: int = 1
+    mips: int = DEFAULT_MIPS
+    processor: Processor = field(default_factory=load_processor)
     root: str = DEFAULT
     parameters: tuple[str, ...] = ()
     shares: tuple[Share, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises UsageError, see above."""
+        check_mips(self.mips)
         check_machine(self.cpus, self.parameters, real_time=not self.virtual_time)
         if self.is_uml and self.cpus > 1:
             raise UsageError(f"User-Mode Linux has one processor, not {self.cpus}")
@@ -88,14 +97,14 @@ class VmConfig:
         return not (self.real_time or self.is_uml)
 
     @property
+    def icount_shift(self) -> int:
+        """One guest instruction takes 2^n ns."""
+        return SPEEDS[self.mips]
+
+    @property
     def slowness(self) -> float:
         """What every time limit is multiplied by."""
         return DEBUG_KERNEL_SLOWNESS if self.tree.variant and not self.is_uml else 1.0
-
-
-def models_cpu(icount_shift: int) -> str:
-    """The processor in virtual time, in words."""
-    return f"{1000 / 2**icount_shift:g} million instructions a second, one core"
 
 
 # --- how it is started -------------------------------------------------------------------------

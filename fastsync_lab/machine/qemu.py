@@ -53,7 +53,7 @@ def qemu_machine(config: VmConfig, setting: Setting) -> Machine:
     tree = config.tree
     argv = ["qemu-system-x86_64", "-name", "fastsync"]
     argv += ["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none"]
-    argv += ["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", str(config.cpus)]
+    argv += ["-machine", "q35,accel=tcg", "-cpu", config.processor.cpu, "-smp", str(config.cpus)]
     argv += memory_arguments(config, [setting.image.path, modules_image(tree)])
     if config.virtual_time:
         argv += ["-icount", f"shift={config.icount_shift},sleep=off"]
@@ -67,5 +67,6 @@ def qemu_machine(config: VmConfig, setting: Setting) -> Machine:
     for tag, share in shared(config, setting.out_dir).items():
         argv += share_arguments(tag, share)
     argv += ["-kernel", str(tree.vmlinuz), "-initrd", str(setting.initramfs)]
-    argv += ["-append", " ".join((*KERNEL_PARAMETERS, *config.parameters))]
+    parameters = (*KERNEL_PARAMETERS, *config.processor.parameters, *config.parameters)
+    argv += ["-append", " ".join(parameters)]
     return Machine(die_with_us(argv), "qemu.sh", MODULES)

@@ -144,6 +144,11 @@ class Vm:
         return self._process is not None
 
     @property
+    def host_seconds(self) -> float:
+        """What its machine has used of the host's processors, in s."""
+        return processor_seconds(self._check_alive().pid)
+
+    @property
     def out_dir(self) -> Path:
         """The host's side of $FASTSYNC_OUT; there once the guest has booted."""
         if self._out_dir is None:

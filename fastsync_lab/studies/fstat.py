@@ -24,7 +24,7 @@ def slowed(lines: Sequence[Line]) -> list[Part]:
         return []
     plain, asked = of["random"], of[FSTAT]
     return [
-        f"Linux {lines[0].place.kernel}, stock ext4, every request 100 us: with an `fstat()` "
+        f"Linux {lines[0].place.machine}, stock ext4, every request 100 us: with an `fstat()` "
         f"before each write {asked.stats['ops_per_s'].text()} operations a second in place of "
         f"{plain.stats['ops_per_s'].text()}, and {asked.stats['kib'].text()} KiB written for each "
         f"in place of {plain.stats['kib'].text()}."

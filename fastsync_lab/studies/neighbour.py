@@ -86,7 +86,7 @@ def worst(lines: Sequence[Line]) -> list[Part]:
         for name in ("stock", *MODES)
     }
     return [
-        f"Linux {lines[0].place.kernel}, beside a process that `stat()`s and writes another file "
+        f"Linux {lines[0].place.machine}, beside a process that `stat()`s and writes another file "
         "all the time: the fsync rate of a file as a share of what it is beside one that only "
         "writes, on the device where that is lowest: "
         f"{', '.join(f'{name} {share:.3f}' for name, share in shares.items())}."

@@ -244,8 +244,13 @@ def headline(lines: Sequence[Line]) -> list[Part]:
             ]
         )
     head = ("device", "benchmark", "call", ALONE.name, BASE, "least of all others", NAME, "writer")
-    says = f"p99 / max in ms, and what the writer gets, over what it gets under {BASE}:"
-    return [says, Grid(head, table, texts=3)] if table else []
+    if not table:
+        return []
+    says = (
+        f"Linux {lines[0].place.machine}: p99 / max in ms, and what the writer gets, over what it "
+        f"gets under {BASE}:"
+    )
+    return [says, Grid(head, table, texts=3)]
 
 
 # --- the study -----------------------------------------------------------------------------------

@@ -4,14 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastsync_lab.host.kernels import version_key
 from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.study.contract import FileSystem, Study
 from fastsync_lab.study.figures import DEVICES, figures_of
 from fastsync_lab.study.gains import SERIES, gain_parts, pictures
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.html import element, figures_html, folded, inline, parts_of, table
 from fastsync_lab.study.pages import (
-    by_series,
+    by_machine,
     count,
     describe_builds,
     in_order,
@@ -45,10 +47,11 @@ class Section:
         return element("section", heading + "\n" + self.body, id=self.name)
 
 
-def command_of(study: str, series: str, device: str = "") -> str:
+def command_of(study: str, series: str, device: str = "", mips: float = DEFAULT_MIPS) -> str:
     """How a study is measured."""
     on_device = f" --device {device}" if device else ""
-    return f"./fastsync run --full {study} --kernel {series}{on_device}"
+    at_speed = f" --mips {mips:g}" if mips != DEFAULT_MIPS else ""
+    return f"./fastsync run --full {study} --kernel {series}{on_device}{at_speed}"
 
 
 def absent(text: str) -> str:
@@ -88,9 +91,10 @@ def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]
 def recipe_of(line: Line, results: Iterable[Result]) -> str:
     """How a row is measured again: the command, and what it runs in the guest."""
     place = line.place
-    texts = [one.recipe(place).text for one in results if one.device == place.device]
-    command = command_of(place.study, place.series, place.device)
-    said = f"{command}\n\n# in the guest:\n{texts[0]}" if texts and texts[0] else command
+    own = next(one for one in results if one.device == place.device)
+    command = command_of(place.study, place.series, place.device, own.mips)
+    text = own.recipe(place).text
+    said = f"{command}\n\n# in the guest:\n{text}" if text else command
     return folded("how", element("pre", inline(said)))
 
 
@@ -110,12 +114,12 @@ def all_figures(study: Study[Any], results: Sequence[Result]) -> str:
 
 
 def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) -> str:
-    """A study on one kernel."""
+    """A study on one kernel and processor."""
     lines = lines_in(results)
     first = results[0]
     judged = verdicts(studies, lines)
     parts = [
-        element("h3", f"Linux {first.kernel} ({count(lines)})"),
+        element("h3", f"Linux {first.machine} ({count(lines)})"),
         figures_html(figures_of(study, lines)),
         folded("Tables", parts_of(study_parts(study, results))),
         all_figures(study, results),
@@ -132,23 +136,30 @@ def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) ->
         parts_of(
             [
                 " ".join((*environments(results), describe_builds(results), *dates[-1:])),
-                f"To repeat it: `{command_of(study.name, first.series)}`",
+                f"To repeat it: `{command_of(study.name, first.series, mips=first.mips)}`",
             ]
         )
     )
-    parts += [absent(text) for text in gaps(study, first.series, results)]
+    if not first.processor:
+        parts += [absent(text) for text in gaps(study, first.series, results)]
     return "\n".join(parts)
 
 
+def newest(results: Sequence[Result]) -> Any:
+    """Sorts what one machine has measured by the kernel."""
+    return version_key(results[0].series)
+
+
 def section_of(study: Study[Any], results: Sequence[Result], studies: Studies) -> Section:
-    """A study on all kernels, the newest first."""
-    series = by_series(results)
+    """A study on all kernels, the newest first; on each the processor of now comes first."""
+    there = {one.series for one in results}
+    machines = sorted(by_machine(results).values(), key=newest, reverse=True)
     parts = [element("p", inline(f"{study.says}."))]
-    parts += [on_kernel(study, found, studies) for found in reversed(series.values())]
+    parts += [on_kernel(study, found, studies) for found in machines]
     parts += [
         absent(f"Linux {name}: not measured yet. `{command_of(study.name, name)}`")
         for name in SERIES
-        if name not in series
+        if name not in there
     ]
     return Section(study.name, study.name, "\n".join(parts))
 

@@ -14,10 +14,10 @@ from fastsync_lab.study.judge import LABELS
 from fastsync_lab.study.rows import (
     CLASS_METRICS,
     Line,
+    Place,
     Stat,
     is_sweep,
     place_in,
-    series_name,
     sweeps,
 )
 from fastsync_lab.study.show import Group, grouped, label, pairs_of
@@ -212,16 +212,17 @@ def bars_of(
 
 @dataclass(frozen=True)
 class Namer:
-    """Makes the figures of a study on a kernel: what all of them have in common."""
+    """Makes the figures of a study on a kernel and processor: what they have in common."""
 
     study: Study[Any]
-    kernel: str
+    place: Place
 
     def make(self, kind: Kind, name: str, about: str, axis: str, **rest: Any) -> Figure:
         """A figure about `about`, its file called by `name`."""
-        stem = f"{self.study.name}-{series_name(self.kernel)}-{plain(name)}-{kind}"
+        which = f"-{plain(self.place.processor)}" if self.place.processor else ""
+        stem = f"{self.study.name}-{self.place.series}{which}-{plain(name)}-{kind}"
         title = f"{self.study.name}: {about}"
-        return Figure(kind, stem, title, f"Linux {self.kernel}", axis, **rest)
+        return Figure(kind, stem, title, f"Linux {self.place.machine}", axis, **rest)
 
 
 def names_in(study: Study[Any], groups: Groups) -> list[str]:
@@ -339,7 +340,7 @@ def figures_of(study: Study[Any], lines: Sequence[Line]) -> list[Figure]:
     """The figures of one study on one kernel."""
     if not lines:
         return []
-    namer = Namer(study, lines[0].place.kernel)
+    namer = Namer(study, lines[0].place)
     if is_sweep(lines):
         return sweep_figures(namer, lines)
     if shares := share_figures(namer, lines):
@@ -373,6 +374,6 @@ def overview(studies: Mapping[str, Study[Any]], lines: Sequence[Line]) -> Figure
     if not groups:
         return None
     title = "Speed on several devices" if several else f"On {lines[0].place.device}"
-    kernel = f"Linux {lines[0].place.kernel}"
+    kernel = f"Linux {lines[0].place.machine}"
     reference = (1.0, FDATASYNC)
     return Figure("speed", "overview", title, kernel, SPEED_AXIS, groups, reference=reference)

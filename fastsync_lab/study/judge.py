@@ -170,7 +170,7 @@ def verdict(requirement: Requirement, place: Place, name: str, figure: float) ->
     """A verdict on a figure at a place."""
     what = requirement.describe(place)
     bars = (requirement.least, requirement.most)
-    return Verdict(place.kernel, place.device, name, what, figure, *bars)
+    return Verdict(place.machine, place.device, name, what, figure, *bars)
 
 
 def worst_step(values: Sequence[float]) -> float:
@@ -221,7 +221,7 @@ def judge(required: Mapping[str, Sequence[Requirement]], lines: Iterable[Line]) 
     """Every required figure that these lines can show; `required` has them by study."""
     blocks: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        blocks.setdefault((line.place.kernel, line.place.study), []).append(line)
+        blocks.setdefault((line.place.machine, line.place.study), []).append(line)
     found: list[Verdict] = []
     for (_, study), block in blocks.items():
         for requirement in required.get(study, ()):

@@ -16,7 +16,7 @@ from fastsync_lab.study.figures import DEVICES, Figure, figures_of
 from fastsync_lab.study.gains import SERIES, gain_parts, pictures
 from fastsync_lab.study.grid import Grid, Part, in_markdown
 from fastsync_lab.study.plot import write_png
-from fastsync_lab.study.rows import Line, is_sweep, place_in
+from fastsync_lab.study.rows import Line, is_sweep, machine_name, place_in
 from fastsync_lab.study.show import (
     Studies,
     beside_grid,
@@ -86,12 +86,12 @@ rate *without*: beside one that asks for those of a file nobody writes."""
 
 
 def in_order(results: Iterable[Result], studies: Studies) -> list[Result]:
-    """Results by kernel, the oldest first, then by study, then by device."""
+    """Results by kernel, the oldest first, then by processor, by study and by device."""
     names = list(studies)
 
     def key(result: Result) -> Any:
         places = place_in(result.study, names), place_in(result.device, DEVICES)
-        return version_key(result.series), *places
+        return version_key(result.series), result.processor, *places
 
     return sorted(results, key=key)
 
@@ -124,11 +124,11 @@ def by_study(results: Iterable[Result]) -> dict[str, list[Result]]:
     return found
 
 
-def by_series(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Results by kernel series."""
+def by_machine(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results by kernel series and processor: what no table has two of, if it does not say so."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        found.setdefault(result.series, []).append(result)
+        found.setdefault(machine_name(result.series, result.processor), []).append(result)
     return found
 
 
@@ -151,7 +151,10 @@ def describe_builds(results: Iterable[Result]) -> str:
 
 
 def headline(study: Study[Any], results: Sequence[Result]) -> list[Part]:
-    """Title and table of the headline's lines of a study, kernel beside kernel."""
+    """Title and table of the headline's lines of a study, kernel beside kernel.
+
+    Where a processor is not the one that guests have now, it stands behind the kernel.
+    """
     mine = [one for one in results if one.series in SERIES]
     lines = [x for x in lines_in(mine) if (x.place.workload, x.place.subject) in study.headline]
     if not lines:
@@ -159,14 +162,16 @@ def headline(study: Study[Any], results: Sequence[Result]) -> list[Part]:
     names = [f"{workload} {subject}".strip() for workload, subject in study.headline]
     found: list[tuple[Any, Sequence[str]]] = []
     head: Sequence[str] = ()
-    for kernel in dict.fromkeys(line.place.kernel for line in lines):
-        grid = beside_grid(study, [line for line in lines if line.place.kernel == kernel])
+    for machine in dict.fromkeys(line.place.machine for line in lines):
+        grid = beside_grid(study, [line for line in lines if line.place.machine == machine])
         assert grid is not None
         also = sum(len(names) for _, names in study.beside.also) if study.beside else 0
         head = ["kernel", *grid.head[: len(grid.head) - also]]
         for line in grid.lines:
-            place = (place_in(line[0], DEVICES), place_in(line[1], names), version_key(kernel))
-            found.append((place, [kernel, *line[: len(line) - also]]))
+            kernel, _, processor = machine.partition(", ")
+            places = place_in(line[0], DEVICES), place_in(line[1], names)
+            shown = [machine, *line[: len(line) - also]]
+            found.append(((*places, version_key(kernel), processor), shown))
     table = [line for _, line in sorted(found, key=lambda one: one[0])]
     return [f"**{mine[0].title} ({count(lines)})**", Grid(head, table, texts=3)]
 
@@ -177,17 +182,18 @@ def first_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     parts: list[Part] = []
     for name, study in studies.items():
         parts += headline(study, [result for result in ordered if result.study == name])
-    series = by_series(ordered)
-    for found in series.values():
+    machines = by_machine(ordered)
+    for found in machines.values():
         for name, mine in by_study(found).items():
             parts += studies[name].says_headline(lines_in(mine))
     lines = [
         f"- {' '.join(environments(found))} "
         f"{reached(verdicts(studies, lines_in(found)))} are reached."
-        for found in series.values()
+        for found in machines.values()
     ]
+    there = {result.series for result in ordered}
     if any(study.headline for study in studies.values()):
-        lines += [f"- Linux {name}: no figures yet." for name in SERIES if name not in series]
+        lines += [f"- Linux {name}: no figures yet." for name in SERIES if name not in there]
     return [*parts, "\n".join(lines)]
 
 
@@ -199,14 +205,14 @@ def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> li
     parts: list[Part] = [page.intro]
     if not page.first:
         parts += ["## In short", *first_parts(results, studies)]
-    for series, found in by_series(in_order(results, studies)).items():
+    for machine, found in by_machine(in_order(results, studies)).items():
         judged = verdicts(studies, lines_in(found))
-        parts += [f"## Linux {series}", *environments(found), describe_builds(found)]
+        parts += [f"## Linux {machine}", *environments(found), describe_builds(found)]
         for name, mine in by_study(found).items():
-            parts.append(f"### Linux {mine[0].kernel}: {title_of(mine)}")
+            parts.append(f"### Linux {mine[0].machine}: {title_of(mine)}")
             parts += embedded(studies[name], lines_in(mine))
             parts += study_parts(studies[name], mine)
-        parts.append(f"### Linux {series}: {reached(judged)} are reached")
+        parts.append(f"### Linux {machine}: {reached(judged)} are reached")
         if short := [verdict for verdict in judged if not verdict.passed]:
             parts.append("\n".join(f"- {verdict}" for verdict in short))
     return parts
@@ -284,7 +290,7 @@ def write_pages(results: Sequence[Result], studies: Studies) -> None:
             first = in_markdown(first_parts(mine, of_page))
             write_block(docs / f"{page.first}.md", page.block, first)
         write_whole(docs / f"{page.name}.md", text)
-        for found in by_series(mine).values():
+        for found in by_machine(mine).values():
             for name, of_study in by_study(found).items():
                 for figure in figures_of(of_page[name], lines_in(of_study)):
                     if figure.kind in EMBEDDED:

@@ -2,15 +2,21 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.kernels import KernelTree, file_checksum
-from fastsync_lab.machine.config import models_cpu
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.image import RootImage
+from fastsync_lab.machine.processor import (
+    DEFAULT_MIPS,
+    SPEEDS,
+    Processor,
+    load_processor,
+    models_cpu,
+)
 from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
 from fastsync_lab.study.store import key_of, stem
 
@@ -28,11 +34,13 @@ class Job:
     series: str
     profile: DeviceProfile
     quick: bool
+    mips: int = DEFAULT_MIPS
 
     @property
     def name(self) -> str:
         """The stem of its result file."""
-        return stem(self.study.name, self.series, self.profile.name, quick=self.quick)
+        where = (self.study.name, self.series, self.profile.name)
+        return stem(*where, quick=self.quick, mips=self.mips)
 
     @property
     def cells(self) -> list[Cell[Any]]:
@@ -50,11 +58,16 @@ class Job:
 
 
 def plan(
-    studies: Sequence[Study[Any]], *, series: str, quick: bool, devices: Sequence[str] | None
+    studies: Sequence[Study[Any]],
+    *,
+    series: str,
+    quick: bool,
+    devices: Sequence[str] | None,
+    mips: int = DEFAULT_MIPS,
 ) -> list[Job]:
     """The jobs of these studies, on their own devices or on these."""
     return [
-        Job(study, series, load_profile(device), quick)
+        Job(study, series, load_profile(device), quick, mips)
         for study in studies
         for device in (devices or study.axes(quick=quick).devices)
     ]
@@ -69,7 +82,7 @@ class Setting:
     modules: Mapping[str, Path]
     programs: Mapping[str, Path]
     images: Mapping[str, RootImage]
-    icount_shift: int = 1
+    processor: Processor = field(default_factory=load_processor)
 
 
 def describe(job: Job, setting: Setting) -> dict[str, Any]:
@@ -95,8 +108,9 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
         "device": asdict(job.profile),
         "capacity_mib": study.capacity_mib,
         "memory_mib": study.memory_mib,
-        "icount_shift": setting.icount_shift,
-        "models_cpu": models_cpu(setting.icount_shift),
+        "icount_shift": SPEEDS[job.mips],
+        "models_cpu": models_cpu(SPEEDS[job.mips]),
+        "processor": setting.processor.record,
         "setup": study.setup,
     }
 

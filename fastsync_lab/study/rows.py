@@ -78,7 +78,8 @@ def check_metrics(names: Iterable[str]) -> None:
 class Place:
     """Where a figure is: a value of each axis. `kernel` is an upstream version.
 
-    `interval_ms` is that of the mount option, None without it.
+    `interval_ms` is that of the mount option, None without it. `processor` is the modelled one's
+    label, empty for the one that guests have now.
     """
 
     kernel: str
@@ -89,11 +90,17 @@ class Place:
     scheduler: str
     system: str
     interval_ms: int | None = None
+    processor: str = ""
 
     @property
     def series(self) -> str:
         """The kernel's series."""
         return series_name(self.kernel)
+
+    @property
+    def machine(self) -> str:
+        """Kernel and, where it is another, processor."""
+        return machine_name(self.kernel, self.processor)
 
     @property
     def name(self) -> str:
@@ -197,6 +204,11 @@ def lines_of(rows: Iterable[Row]) -> list[Line]:
 def series_name(kernel: str) -> str:
     """The series of an upstream version: "6.12" of "6.12.117"."""
     return ".".join(kernel.split(".")[:2])
+
+
+def machine_name(kernel: str, processor: str) -> str:
+    """What ran the guest: figures of two machines are never held against each other."""
+    return f"{kernel}, {processor}" if processor else kernel
 
 
 def place_in(name: str, order: Sequence[str]) -> tuple[int, str]:

@@ -20,6 +20,7 @@ from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import root_image
 from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.machine.trace import (
     UNSORTED,
     Layout,
@@ -192,7 +193,8 @@ def run_job(
         config = VmConfig(
             setting.tree,
             memory_mib=job.study.memory_mib,
-            icount_shift=setting.icount_shift,
+            mips=job.mips,
+            processor=setting.processor,
             root=job.study.image,
         )
         report(f"{job.name}: booting {setting.tree.release}")
@@ -238,6 +240,7 @@ def run_studies(
     quick: bool,
     kernel: str,
     devices: Sequence[str] | None,
+    mips: int = DEFAULT_MIPS,
     json_path: Path | None,
     report: Report,
 ) -> list[Path]:
@@ -247,7 +250,7 @@ def run_studies(
     again, it goes on with what is missing.
     """
     series = find_series(kernel).name
-    jobs = plan(studies, series=series, quick=quick, devices=devices)
+    jobs = plan(studies, series=series, quick=quick, devices=devices, mips=mips)
     setting = prepare_setting(studies, kernel, report)
     stop = threading.Event()
     tally = Tally(sum(job.runs for job in jobs), "runs", report)

@@ -234,7 +234,8 @@ def environments(results: Iterable[Result]) -> list[str]:
     places: dict[tuple[str, str, str], dict[str, None]] = {}
     for result in results:
         of = result.environment
-        place = (of["kernel_release"], of["debian_version"], of["models_cpu"])
+        other = f" ({result.processor})" if result.processor else ""
+        place = (of["kernel_release"], of["debian_version"], of["models_cpu"] + other)
         places.setdefault(place, {}).update(dict.fromkeys(of["versions"]))
     return [
         f"Linux {release} ({version}), virtual time, {cpu}; {', '.join(versions)}."
@@ -273,7 +274,7 @@ def print_results(
     lines = [line for result in results for line in result.lines]
     for result in results:
         study = studies[result.study]
-        title = f"{study.name}, {result.device}, {result.kernel}: {result.title}"
+        title = f"{study.name}, {result.device}, {result.machine}: {result.title}"
         out.print(title, style="bold underline", highlight=False)
         for table in study.tables:
             if grid := table_grid(study, table, result.lines):

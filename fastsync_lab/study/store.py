@@ -14,8 +14,9 @@ from typing import Any
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import upstream_version
 from fastsync_lab.host.paths import results_dir, write_json
+from fastsync_lab.machine.processor import DEFAULT_MIPS, label, speed
 from fastsync_lab.study.old import modern
-from fastsync_lab.study.rows import Line, Place, Row, lines_of, series_name
+from fastsync_lab.study.rows import Line, Place, Row, lines_of, machine_name, series_name
 
 FORMAT = 2
 PARTIAL = ".partial.json"
@@ -72,6 +73,21 @@ class Result:
         return series_name(self.kernel)
 
     @property
+    def processor(self) -> str:
+        """The processor, where it is not the one that guests have now."""
+        return label(self.environment)
+
+    @property
+    def mips(self) -> float:
+        """Its speed, in millions of instructions a second."""
+        return speed(self.environment)
+
+    @property
+    def machine(self) -> str:
+        """Kernel and, where it is another, processor."""
+        return machine_name(self.kernel, self.processor)
+
+    @property
     def lines(self) -> list[Line]:
         """Its figures."""
         return lines_of(self.rows)
@@ -82,9 +98,10 @@ def key_of(*inputs: object) -> str:
     return hashlib.sha256(json.dumps([FORMAT, *inputs], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def stem(study: str, series: str, device: str, *, quick: bool) -> str:
+def stem(study: str, series: str, device: str, *, quick: bool, mips: int = DEFAULT_MIPS) -> str:
     """The stem of a result file."""
-    return f"{study}-{'quick' if quick else 'full'}-{series}-{device}"
+    ending = "" if mips == DEFAULT_MIPS else f"-{mips}mips"
+    return f"{study}-{'quick' if quick else 'full'}-{series}-{device}{ending}"
 
 
 def write_result(name: str, result: Mapping[str, Any]) -> Path:
@@ -172,6 +189,7 @@ def recipes_in(data: Mapping[str, Any]) -> Iterator[tuple[CellKey, Recipe]]:
 
 def rows_in(data: Mapping[str, Any], kernel: str) -> Iterator[Row]:
     """The rows of a result's cells."""
+    processor = label(data["environment"])
     for cell in data["cells"]:
         for number, run in enumerate(cell["runs"]):
             for subject, values in run["subjects"].items():
@@ -184,6 +202,7 @@ def rows_in(data: Mapping[str, Any], kernel: str) -> Iterator[Row]:
                     scheduler=cell["scheduler"],
                     system=cell["system"],
                     interval_ms=cell["interval_ms"],
+                    processor=processor,
                 )
                 yield Row(place, number, values)
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from fastsync_lab.machine.processor import load_processor
 from fastsync_lab.study.store import Result, parse_result
 
 ENVIRONMENT: dict[str, Any] = {
     "models_cpu": "500 million instructions a second, one core",
+    "processor": load_processor().record,
     "versions": ["fio-3.33", "SQLite 3.50.4"],
     "sha256": {"stock/ext4.ko": "1", "fastsync/ext4.ko": "2", "statwrite.so": "3"},
 }

@@ -24,8 +24,8 @@ from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
 
 COMMANDS = [
-    *("build", "series", "vm", "shell", "run", "list", "crash", "faults", "xfstests", "report"),
-    "clean",
+    *("build", "series", "vm", "shell", "run", "list", "calibrate", "crash", "faults", "xfstests"),
+    *("report", "clean"),
 ]
 
 
@@ -92,7 +92,16 @@ def test_the_version_is_that_of_the_project() -> None:
 def test_list_has_a_line_for_each_of_what_there_is() -> None:
     lines = fastsync("list").stdout.splitlines()
     names = [line.split()[0] for line in lines]
-    for name in (*studies(), *profile_names(), *load_series(), "stock", "defer", "xfs", "btrfs"):
+    for name in (
+        *studies(),
+        *profile_names(),
+        *load_series(),
+        "stock",
+        "defer",
+        "xfs",
+        "btrfs",
+        "max",
+    ):
         assert names.count(name) >= 1
     assert all(len(line.split()) > 1 or line.endswith(":") for line in lines)
     assert any("f2fs not durable" in line for line in lines)
@@ -122,6 +131,8 @@ def test_list_has_a_line_for_each_of_what_there_is() -> None:
         (["vm", "--parameter", "a b", "--", "true"], "'a b' is not one kernel parameter"),
         (["shell"], "`shell` needs a terminal; for a command there is `vm -- COMMAND`"),
         (["shell", "--device", "x"], "no device profile 'x': allowed are emmc, "),
+        (["run", "overwrite", "--mips", "750"], "no 750 million instructions a second: allowed"),
+        (["calibrate", "--processor", "x"], "no processor 'x': allowed are max, "),
         (["run", "x"], "no study 'x': allowed are overwrite, fstat, sqlite, "),
         (["xfstests", "--tree", "/"], "/ is no checkout of xfstests: it has no `check` and no "),
         (["xfstests", "--tree", "/", "--mode", "x"], "no mode 'x': allowed are stock, off, "),

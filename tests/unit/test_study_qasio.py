@@ -177,7 +177,9 @@ WRITER = [line(name, "", writer_mib_s=rate) for name, rate in
           (("no writer", 0.0), ("mq-deadline", 50.0), ("qasio", 48.0))]  # fmt: skip
 HEAD = ("device", "benchmark", "call", "no writer", "mq-deadline", "least of all others", "qasio",
         "writer")  # fmt: skip
-SAYS = "p99 / max in ms, and what the writer gets, over what it gets under mq-deadline:"
+SAYS = (
+    "Linux 6.12.1: p99 / max in ms, and what the writer gets, over what it gets under mq-deadline:"
+)
 
 
 def test_the_headline_has_the_calls_that_wait_under_the_base() -> None:

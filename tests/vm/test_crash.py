@@ -49,7 +49,6 @@ PLANTED = (
     ("size-not-committed", Case("append", "defer", "ordered"), "size is"),
     ("carried-record-too-early", Case("overwrite", "defer", "ordered"), "mount failed"),
     ("data-not-ordered", Case("create", "defer", "nodelalloc"), "show junk of sector"),
-    ("commit-before-data", Case("append", "defer", "ordered"), "show junk of sector"),
 )
 PLANTED_STATES = 60
 

@@ -10,7 +10,14 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_device
-from tests.vm.guestfs import CAPACITY_MIB, FILE, MNT, GuestFs, parse_events
+from tests.vm.guestfs import (
+    CAPACITY_MIB,
+    FILE,
+    MNT,
+    NO_PERIODIC_COMMIT,
+    GuestFs,
+    parse_events,
+)
 
 FLUSH_MS = 100
 SLOW_FLUSH = replace(
@@ -24,6 +31,12 @@ SLOW_FLUSH = replace(
 @pytest.fixture
 def slow(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     with other_device(vm, modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
+        yield GuestFs(vm, fsops, device)
+
+
+@pytest.fixture
+def slow_stock(vm: Vm, fsops: str, stock_modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    with other_device(vm, stock_modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
         yield GuestFs(vm, fsops, device)
 
 
@@ -47,3 +60,51 @@ def test_a_fast_commit_that_began_before_does_not_flush_what_came_after(
         ).stdout
         before, after = parse_events(out)
     assert after["flushes"] - before["flushes"] == (0 if mode == "off" else 1)
+
+
+# What a task does to FILE, or to a new one, and then syncs.
+CHANGES = ("append", "chmod:600", f"rename:{MNT}/renamed", f"file:{MNT}/created create")
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("mode", ["off", "truncate", "defer"])
+def test_a_change_beside_the_commit_of_an_ineligible_transaction_is_in_the_next_fast_commit(
+    slow: GuestFs, mode: str, change: str
+) -> None:
+    """An xattr takes a full commit; what changes meanwhile is the next transaction's."""
+    options = "" if mode == "off" else f",mtime_update=100,mtime_mode={mode}"
+    synced, recovered = across_a_crash(slow, options, change)
+    assert recovered == synced
+
+
+@pytest.mark.parametrize("change", CHANGES[:2])
+def test_stock_loses_such_a_change(slow_stock: GuestFs, change: str) -> None:
+    """Once this fails the kernel has a mend of its own, and that in kernel/glue may go."""
+    synced, recovered = across_a_crash(slow_stock, "", change)
+    assert recovered != synced
+
+
+def across_a_crash(fs: GuestFs, options: str, change: str) -> tuple[str, str]:
+    """The files as the fsync of a change left them, and as they are once recovered.
+
+    The change comes while a transaction with an xattr commits. Who waits for that must not be an
+    fsync of a file: then the transaction counts as eligible before its commit begins.
+    """
+    look = f"cd {MNT}; stat -c '%n %s %a' *"
+    other = f"{MNT}/other"
+    fs.mkfs("-O fast_commit")
+    fs.mount(NO_PERIODIC_COMMIT + options)
+    fs.vm.run(f"dd if=/dev/zero of={other} bs=4k count=1 status=none")
+    fs.prepare()
+    synced = fs.vm.run(
+        f"{fs.fsops_path} {other} open setxattr:user.a=b syncfs & "
+        f"{fs.fsops_path} {FILE} open sleep:{FLUSH_MS * 3 // 10} {change} fsync; "
+        f"({look}); {fs.fsops_path} {other} open shutdown:2; wait"
+    ).stdout  # 2: EXT4_GOING_FLAGS_NOLOGFLUSH
+    fs.umount()
+    fs.mount()
+    recovered = fs.vm.run(look).stdout
+    fs.umount()
+    fs.vm.run(f"e2fsck -fn {fs.device}")
+    return synced, recovered

@@ -1,5 +1,6 @@
 """The lab itself: a guest runs scripts, swaps modules, stages programs and ends when it must."""
 
+import json
 import os
 import re
 import shutil
@@ -18,7 +19,9 @@ from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import root_image
+from fastsync_lab.machine.processor import load_processor
 from fastsync_lab.machine.vm import Vm
+from fastsync_lab.study import calibration
 
 
 @pytest.fixture
@@ -111,6 +114,24 @@ def test_guest_stands_on_its_image_and_sees_nothing_of_the_host(vm: Vm, tree: Ke
     assert vm.run(f"ls -d {repo_root()}", check=False).status != 0
     config = vm.run(f"grep -x CONFIG_JBD2=. /boot/config-{tree.release}").stdout
     assert config == "CONFIG_JBD2=m\n"
+
+
+def test_guest_has_the_processor_that_is_declared(vm: Vm) -> None:
+    declared = load_processor()
+    flags = vm.run("grep -m 1 ^flags /proc/cpuinfo").stdout.split()
+    assert {flag: flag in flags for flag in declared.switched} == declared.switched
+    assert set(declared.parameters) <= set(vm.run("cat /proc/cmdline").stdout.split())
+    # By each of these the kernel copies or clears byte by byte; a newer QEMU may have more.
+    assert not {"erms", "fsrm", "fsrs"} & set(flags)
+
+
+@pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+def test_a_copy_does_not_count_each_byte(vm: Vm) -> None:
+    """Reading a page would be 16 system calls long; on a real processor it is 4."""
+    bench = vm.stage(calibration.PROGRAM.build(silent))
+    found = calibration.figures_of(json.loads(vm.run(f"{bench} 3").stdout))
+    assert 2 < found.ratio("read") < 8
+    assert 2 < found.ratio("write") < 9
 
 
 def test_image_has_what_was_made_from_its_recipe(vm: Vm) -> None:

@@ -1,0 +1,65 @@
+"""The command `calibrate`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from fastsync_lab.cli.options import KernelOption, MipsOption, check_kernel, shown, starting
+from fastsync_lab.host import needs
+from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.progress import progress
+from fastsync_lab.machine.processor import DEFAULT_MIPS, check_mips, processor_names
+from fastsync_lab.study import calibration
+from fastsync_lab.study.grid import Grid
+
+WIDTH = 220  # of the terminal, at least: a row of flags is long
+
+
+def print_parts(result: calibration.Result) -> None:
+    """Show a calibration on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Console(highlight=False, markup=False, soft_wrap=True, width=WIDTH)
+    for part in calibration.parts(result):
+        if isinstance(part, Grid):
+            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+            for index, head in enumerate(part.head):
+                justify: Literal["left", "right"] = "left" if index < part.texts else "right"
+                table.add_column(head.replace("`", ""), justify=justify, no_wrap=True)
+            for line in part.lines:
+                table.add_row(*(text.replace("`", "") for text in line))
+            out.print(table)
+        else:
+            out.print(part.replace("`", ""))
+
+
+def calibrate(
+    processor: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"A row of processors.toml ({', '.join(processor_names())}), may be repeated; "
+            "then nothing is kept (default: each, for the document).",
+            autocompletion=starting(processor_names()),
+        ),
+    ] = None,
+    kernel: KernelOption = "6.12",
+    mips: MipsOption = DEFAULT_MIPS,
+) -> None:
+    """Hold the guest's processor against the host's: copies, checksums, switches, in system calls.
+
+    The same program runs on the host and in a guest for each processor. Which of these is nearest
+    is said, by the root of the mean square of the logarithms of all ratios. What is measured of
+    all of them at the guests' own speed is kept in results/ and written into docs/device-model.md,
+    which has the details. An interrupted run goes on where it stopped.
+    """
+    check_kernel(kernel, stock=True)
+    check_mips(mips)
+    names = list(dict.fromkeys(processor or processor_names()))
+    check_names("processor", names, processor_names())
+    needs.check_programs(needs.BUILD, needs.GUEST)
+    with progress() as report:
+        result = calibration.calibrate(kernel, mips, names, report)
+    print_parts(result)
+    if names == processor_names() and mips == DEFAULT_MIPS:
+        print(f"kept in {shown(calibration.path())}")
