@@ -213,6 +213,20 @@ def test_a_promise_that_both_recoveries_break_is_said_once(
     )
 
 
+def test_junk_is_said_beside_broken_promises(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "junk_problems", lambda tree: [f"junk in {sorted(tree)}"])
+    junk = "after recovery by the kernel: junk in ['h']"
+    one, _ = make()
+    assert one.verdict(IMAGE, found(tree={"h": FILE}), RETURNED).kernel == (
+        junk, "after recovery by the kernel: ['h'] after [0, 1]",
+    )  # fmt: skip
+    one, _ = make(script=Script(["0 BEGIN"], sql=True))
+    monkeypatch.setattr(Contents, "__contains__", lambda _self, _name: False, raising=False)
+    assert one.verdict(IMAGE, found(tree={"h": FILE}), RETURNED).kernel == (
+        junk, "after recovery by the kernel: ['d'] after [0, 1]",
+    )  # fmt: skip
+
+
 def test_what_cannot_be_read_is_said(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, fsck = make()
     fsck.says = {"e2fsck": ["e1"], "the kernel": ["k1"]}

@@ -288,6 +288,7 @@ def test_junk_is_told_of_every_file() -> None:
         "lost+found": file(11, mode=0o040755),
         "lost+found/#15": file(15, bytes(512) + junk(4095, 1)),
         "sound": file(16, written(1, 4096)),
+        "two": file(17, junk(9, 2)),
     }
     assert junk_problems(tree) == [
         "f: bytes 512 to 1023 show junk of sector 1000, which nobody has written "
@@ -295,6 +296,7 @@ def test_junk_is_told_of_every_file() -> None:
         "g: bytes 0 to 510 show junk of sector 9, which nobody has written",
         "h: bytes 0 to 511 show junk of sector 9, which nobody has written (and 2 more sectors)",
         "lost+found/#15: bytes 512 to 1023 show junk of sector 4095, which nobody has written",
+        "two: bytes 0 to 511 show junk of sector 9, which nobody has written (and 1 more sectors)",
     ]
 
 

@@ -143,6 +143,25 @@ def test_sectors_that_a_write_touches() -> None:
     assert node.size == 1025 and node.last("mode") == 0o644
 
 
+def test_a_write_up_to_the_end_leaves_the_size_as_it_was() -> None:
+    (node,) = model_of("create f", "write f 0 1024", "write f 512 512").nodes
+    assert versions(node, "size") == [(0, (0, 0)), (1, (0, 1024))]
+
+
+def test_what_is_moved_leaves_zeros_in_its_range_of_the_donor_alone() -> None:
+    lines = (
+        "create f",
+        "write f 0 16384",
+        "create g",
+        "falloc g 0 0 16384",
+        "moveext f g 512 1024",
+    )
+    f, g = model_of(*lines).nodes
+    assert sectors(g) == {1: [-1, 4], 2: [-1, 4]}
+    assert g.last_sector(1) == g.last_sector(2) == ZEROS
+    assert all(4 not in ops for ops in sectors(f).values())
+
+
 def test_a_truncation_clears_the_rest_of_the_last_sector_and_all_after_it() -> None:
     lines = ("create f", "write f 0 1100", "truncate f 600", "truncate f 600", "truncate f 9000")
     (node,) = model_of(*lines).nodes

@@ -215,6 +215,13 @@ def test_fsync_covers_a_rename_and_fdatasync_does_not() -> None:
     assert judge(trace(*lines, "fdatasync b"), {"a": file(12)}, 4) == []
 
 
+def test_fdatasync_promises_that_a_new_file_is_there() -> None:
+    assert judge(trace("create f", "fdatasync f"), {}, 2) == [
+        "of the names after operation 0, missing: ['f'], too many: none"
+    ]
+    assert judge(trace("create f", "write f 0 512"), {}, 2) == []
+
+
 def test_of_two_files_in_turn_under_one_name_and_inode_either_may_be_there() -> None:
     ops = trace("create f", "unlink f", "create f")
     ops[2] = replace(ops[2], ino=12)

@@ -1,5 +1,6 @@
 """What is made of mutmut's answers, without running it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -92,13 +93,16 @@ def test_the_document_has_the_numbers_and_the_reasons() -> None:
     assert mutants.document(outcomes, [], {}).endswith("## Those that survive\n\nNone.\n")
 
 
-def test_what_is_configured_and_explained_is_there() -> None:
+def test_what_is_configured_explained_and_told_is_there() -> None:
     project = mutants.config_of(repo_root())
     modules = project["only_mutate"]
     for name in (*modules, *project["pytest_add_cli_args_test_selection"], *project["also_copy"]):
         assert (repo_root() / name).exists(), name
     reasons = mutants.load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
     assert {one.module for one in reasons} <= set(modules)
+    told = (repo_root() / mutants.DOCUMENT).read_text()
+    assert re.findall(r"^\| (\S+\.py) \|", told, re.M) == modules
+    assert all((repo_root() / name).exists() for name in re.findall(r"`(tests/\S+\.py)`", told))
 
 
 MODULES = "[tool.mutmut]\nonly_mutate = {}\n"

@@ -199,6 +199,10 @@ def test_a_requirement_in_words(requirement: Requirement, text: str) -> None:
     assert requirement.describe(PLACE) == text
 
 
+def test_a_part_of_several_axes_in_words() -> None:
+    assert str(Where(systems=("off",), workloads=("a", "b"))) == "option off, a or b"
+
+
 @pytest.mark.parametrize(
     ("axis", "name"),
     [
@@ -244,6 +248,11 @@ def test_without_a_base_there_is_no_verdict() -> None:
     assert (
         judge({"e": [SPEED]}, [line(), replace(other, place=replace(PLACE, system="stock"))]) == []
     )
+
+
+def test_what_has_no_base_is_left_out_and_the_rest_is_judged() -> None:
+    lines = [line(device="emmc"), line(), fast(50.0, "stock")]
+    assert [(one.device, one.figure) for one in judge({"e": [SPEED]}, lines)] == [("ufs", 2.0)]
 
 
 def test_of_several_bases_the_least_counts() -> None:

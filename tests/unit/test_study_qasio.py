@@ -185,8 +185,9 @@ SAYS = (
 def test_the_headline_has_the_calls_that_wait_under_the_base() -> None:
     row = ["emmc", "M1", "fsync", "0.1 / 0.2", "9.0 / 20.0", "5.0 / 20.0", "0.6 / 0.7", "0.96"]
     short = [call(name, 0.999, 9.0, "stat") for name in ("no writer", "mq-deadline", "qasio")]
-    just = [call(name, 1.0, 9.0, "read") for name in ("no writer", "mq-deadline", "qasio")]
-    of_read = ["emmc", "M1", "read", *["1.0 / 9.0"] * 4, "0.96"]
+    # 9.75 and no less: what is a little less would be shown as 9.7
+    just = [call(name, 1.0, 9.75, "read") for name in ("no writer", "mq-deadline", "qasio")]
+    of_read = ["emmc", "M1", "read", *["1.0 / 9.8"] * 4, "0.96"]
     assert qasio.headline([*short, *CALLS, *just, *WRITER]) == [
         SAYS, Grid(HEAD, [row, of_read], texts=3)
     ]  # fmt: skip
@@ -196,3 +197,6 @@ def test_the_headline_has_the_calls_that_wait_under_the_base() -> None:
 def test_a_call_is_in_the_headline_where_all_three_have_it(missing: str) -> None:
     calls = [one for one in CALLS if one.place.scheduler != missing]
     assert qasio.headline([*calls, *WRITER]) == []
+    read = [call(name, 2.0, 3.0, "read") for name in ("no writer", "mq-deadline", "qasio")]
+    of_read = ["emmc", "M1", "read", *["2.0 / 3.0"] * 4, "0.96"]
+    assert qasio.headline([*WRITER, *calls, *read]) == [SAYS, Grid(HEAD, [of_read], texts=3)]

@@ -31,6 +31,11 @@ def test_a_place_knows_its_series_and_its_name() -> None:
     assert replace(PLACE, subject="").name == "w"
 
 
+def test_a_machine_is_a_kernel_and_where_it_is_another_a_processor() -> None:
+    assert PLACE.machine == "7.2.3"
+    assert replace(PLACE, processor="little core").machine == "7.2.3, little core"
+
+
 def test_a_row_of_what_there_is_not_is_an_error() -> None:
     with pytest.raises(FastsyncError, match="no metric 'haste': there are operations, ops_per_s,"):
         Row(PLACE, 0, {"haste": 1.0})
