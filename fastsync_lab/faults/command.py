@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fastsync_lab.crash.builds import QEMU, Builds, prepare
-from fastsync_lab.crash.case import CONTROL, MODES
+from fastsync_lab.crash.case import CONTROL, MTIME_MODES
 from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
@@ -24,12 +24,12 @@ def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
     """
     names = workload_names()
     check_names("workload", [workload], [ALL, *names])
-    check_names("mode", modes or (), MODES)
+    check_names("mode", modes or (), MTIME_MODES)
     return [
         Case(name, mode, errors, dead)
         for errors, dead in VARIANTS
         for name in (names if workload == ALL else [workload])
-        for mode in (CONTROL, *(modes or MODES))
+        for mode in (CONTROL, *(modes or MTIME_MODES))
         if (errors, dead) == VARIANTS[0]
         or (mode != "off" and (workload != ALL or name in EVERY_VARIANT))
     ]
