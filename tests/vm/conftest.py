@@ -12,6 +12,7 @@ from fastsync_lab.host.build import (
     build_flashdev,
     build_modules,
     build_qasio,
+    glue_patches,
     own_modules,
 )
 from fastsync_lab.host.debug.kernel import debug_kernel
@@ -48,6 +49,18 @@ def tree(kernel: str, pytestconfig: pytest.Config) -> KernelTree:
     variant: str | None = pytestconfig.getoption("--debug-kernel")
     found = fetch_kernel(kernel)
     return debug_kernel(found, variant) if variant else found
+
+
+def has_bursts(tree: KernelTree) -> bool:
+    """Whether the modules of that kernel know eager_sync."""
+    return any("one-write-and-one-flush" in patch.name for patch in glue_patches(tree.series))
+
+
+@pytest.fixture(scope="session")
+def bursts(tree: KernelTree) -> None:
+    """For tests of eager_sync."""
+    if not has_bursts(tree):
+        pytest.skip(f"no eager_sync for {tree.series}")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,9 @@ TRACING = "/sys/kernel/tracing"
 REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
 
 
+pytestmark = pytest.mark.usefixtures("bursts")
+
+
 def in_force(fs: GuestFs) -> list[str]:
     return [option for option in fs.shown_options() if "eager" in option]
 

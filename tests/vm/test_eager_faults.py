@@ -19,6 +19,7 @@ from tests.vm import test_eager_log
 from tests.vm.conftest import prepare
 from tests.vm.guestfs import MNT, GuestFs
 
+pytestmark = pytest.mark.usefixtures("bursts")
 FAULTS = repo_root() / "tests" / "faults"
 
 

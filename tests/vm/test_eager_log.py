@@ -10,6 +10,7 @@ from fastsync_lab.host.build import ModuleSet
 from tests.vm.guestfs import CRASH, CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 from tests.vm.test_eager import OPTIONS, barriers, in_force, journal, stats
 
+pytestmark = pytest.mark.usefixtures("bursts")
 FAIL_A_FLUSH = (
     "cd /sys/module/flashdev/parameters; echo flush >fail_kind; echo 1 >fail_count; "
     "echo 1 >fail_from"

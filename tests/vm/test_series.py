@@ -57,5 +57,9 @@ def test_it_applies_compiles_and_is_what_is_built(tree: KernelTree, tmp_path: Pa
 
 @pytest.mark.short
 @pytest.mark.parametrize("patch", PLANTED, ids=lambda patch: patch.stem)
-def test_a_planted_fault_applies(tree: KernelTree, tmp_path: Path, patch: Path) -> None:
+def test_a_planted_fault_applies(
+    tree: KernelTree, tmp_path: Path, patch: Path, request: pytest.FixtureRequest
+) -> None:
+    if patch.stem.startswith("burst-"):
+        request.getfixturevalue("bursts")
     assemble(tree, tmp_path, stock=False, fault=patch)  # raises
