@@ -37,7 +37,8 @@ def requests(fs: GuestFs, commands: str) -> list[tuple[str, ...]]:
         f"cd {TRACING} || exit; echo 0 >tracing_on; echo >trace\n"
         "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
         f"{commands}\n"
-        "echo 0 >tracing_on; echo 0 >events/block/block_rq_issue/enable; cat trace; echo 1 >tracing_on"
+        "echo 0 >tracing_on; cat trace\n"
+        "echo 0 >events/block/block_rq_issue/enable; echo 1 >tracing_on"
     ).stdout
     return [match.groups() for match in REQUEST.finditer(text)]
 
