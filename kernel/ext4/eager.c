@@ -256,7 +256,7 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 				 obstacle ?: "switching failed");
 	len += sysfs_emit_at(buf, len,
 			     "bursts %llu\nburst_blocks %llu\nflushes_saved %llu\ncovered %llu\nbarriers %llu\n",
-			     stats.bursts, stats.blocks, stats.saved,
+			     stats.bursts, stats.blocks, stats.bursts,
 			     stats.covered, stats.barriers);
 	for (i = 0; i < JBD2_BURST_REASONS; i++)
 		len += sysfs_emit_at(buf, len, "barriers_%s %llu\n", reasons[i],

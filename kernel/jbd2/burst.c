@@ -251,7 +251,6 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	if (!err) {
 		burst->stats.bursts++;
 		burst->stats.blocks += blocks;
-		burst->stats.saved++;
 	}
 	return err;
 }

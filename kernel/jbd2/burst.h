@@ -31,9 +31,8 @@ struct jbd2_burst_mark {
 
 /* For whoever asks: is it of use, and if not, why? */
 struct jbd2_burst_stats {
-	u64	bursts;
+	u64	bursts;			/* each saves a flush */
 	u64	blocks;			/* of the log, in bursts */
-	u64	saved;			/* flushes */
 	u64	covered;		/* bursts whose marks a flush has settled */
 	u64	barriers;		/* commits that had them */
 	u64	by_reason[JBD2_BURST_REASONS];

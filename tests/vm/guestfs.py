@@ -18,7 +18,24 @@ KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # Nothing but fsync may commit while a test looks.
 NO_PERIODIC_COMMIT = "commit=300"
 
+TRACING = "/sys/kernel/tracing"
+
 Event = dict[str, int]
+
+
+def trace_requests(vm: Vm, commands: str) -> str:
+    """What tracefs prints of the requests that the commands send; tracing is on again behind it.
+
+    All in one script: while a guest waits for its host, virtual time runs on by hours.
+    """
+    return vm.run(
+        f"cd {TRACING} || exit\n"
+        "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
+        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
+        f"{commands}\n"
+        "echo 0 >tracing_on; cat trace\n"
+        "echo 0 >events/block/block_rq_issue/enable; echo 1 >tracing_on"
+    ).stdout
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs, trace_requests
 
 OPTIONS = f"eager_sync,{NO_PERIODIC_COMMIT}"
-TRACING = "/sys/kernel/tracing"
 REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
 
 
@@ -33,13 +32,7 @@ def barriers(fs: GuestFs) -> dict[str, int]:
 
 def requests(fs: GuestFs, commands: str) -> list[tuple[str, ...]]:
     """What the commands send to the device: the kind of each request, and its bytes."""
-    text = fs.vm.run(
-        f"cd {TRACING} || exit; echo 0 >tracing_on; echo >trace\n"
-        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
-        f"{commands}\n"
-        "echo 0 >tracing_on; cat trace\n"
-        "echo 0 >events/block/block_rq_issue/enable; echo 1 >tracing_on"
-    ).stdout
+    text = trace_requests(fs.vm, commands)
     return [match.groups() for match in REQUEST.finditer(text)]
 
 

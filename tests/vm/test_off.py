@@ -8,9 +8,8 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import prepare
-from tests.vm.guestfs import GuestFs
+from tests.vm.guestfs import GuestFs, trace_requests
 
-TRACING = "/sys/kernel/tracing"
 # Whether a second write falls into the tick of the first decides about a commit: hence "align".
 WORK = [
     "align:100", "create", "write", "fsync", "write", "fsync", "align:100", "dwrite", "fsync",
@@ -30,14 +29,9 @@ def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tup
     # A fixed UUID and hash seed, so that nothing on the medium is drawn by chance.
     fixed = "00000000-1111-2222-3333-444444444444"
     fs.mkfs(f"-U {fixed} -E hash_seed={fixed},lazy_itable_init=0,lazy_journal_init=0")
-    # All in one script: while a guest waits for its host, virtual time runs on by hours.
-    text = vm.run(
-        f"cd {TRACING} || exit\n"
-        "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
-        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
-        f"{fsops} /mnt/f mount:{MOUNT_OPTIONS} {' '.join(WORK)} umount || exit\n"
-        "echo 0 >tracing_on; echo 0 >events/block/block_rq_issue/enable; cat trace"
-    ).stdout
+    text = trace_requests(
+        vm, f"{fsops} /mnt/f mount:{MOUNT_OPTIONS} {' '.join(WORK)} umount || exit"
+    )
     return [match.groups() for match in REQUEST.finditer(text)]
 
 
