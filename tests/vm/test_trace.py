@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.vm.conftest import IN_TIME
-from tests.vm.guestfs import NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import NO_PERIODIC_COMMIT, TRACING, GuestFs
 from tests.vm.test_carried import LOOP, OPTIONS, PATIENT
 
-TRACING = "/sys/kernel/tracing"
 GROUPS = ("ext4_mtime", "jbd2_carrier")
 TRUNCATE = f"mtime_update=1000,{NO_PERIODIC_COMMIT}"
 DEFER = f"mtime_update=1000,mtime_mode=defer,{NO_PERIODIC_COMMIT}"
