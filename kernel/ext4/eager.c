@@ -180,6 +180,8 @@ int ext4_eager_load(struct super_block *sb)
 		return 0;
 	if (!(journal->j_flags & JBD2_FLUSHED))
 		err = jbd2_journal_flush(journal, 0);
+	if (!err && on)
+		err = ext4_eager_start(sb);
 	if (!err && on) {
 		ext4_mtime_attach(sbi);
 		err = jbd2_burst_switch(journal, on);
@@ -206,8 +208,10 @@ void ext4_eager_remount(struct super_block *sb)
 
 	if (!ext4_eager_differs(sb, &on))
 		return;
+	err = on ? ext4_eager_start(sb) : 0;
 	jbd2_journal_lock_updates(journal);
-	err = jbd2_journal_flush(journal, 0);
+	if (!err)
+		err = jbd2_journal_flush(journal, 0);
 	if (!err) {
 		if (on)
 			ext4_mtime_attach(sbi);
@@ -218,6 +222,37 @@ void ext4_eager_remount(struct super_block *sb)
 		ext4_msg(sb, KERN_ERR,
 			 "the journal's features could not be changed: %d",
 			 err);
+}
+
+/* What has become of files' data. Returns the number of bytes printed. */
+static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
+				    ssize_t at)
+{
+	static const char * const reasons[EXT4_EAGER_IN_PLACE] = {
+		[EXT4_EAGER_LARGE] = "large",
+		[EXT4_EAGER_UNWRITTEN] = "unwritten",
+		[EXT4_EAGER_OVERWRITE] = "overwrite",
+		[EXT4_EAGER_HELD] = "held",
+		[EXT4_EAGER_FULL] = "full",
+		[EXT4_EAGER_FAILED] = "failed",
+	};
+	struct ext4_eager_counts *counts = &eager->counts;
+	ssize_t len;
+	int i;
+
+	len = sysfs_emit_at(buf, at,
+			    "data_syncs %lld\ndata_blocks %lld\nunsettled_blocks %d\nrevokes %lld\nsettlings %lld\nsettle_max_us %lld\n",
+			    atomic64_read(&counts->syncs),
+			    atomic64_read(&counts->blocks),
+			    atomic_read(&eager->nr_logged),
+			    atomic64_read(&counts->revokes),
+			    atomic64_read(&counts->settlings),
+			    atomic64_read(&counts->settle_max_us));
+	for (i = 0; i < EXT4_EAGER_IN_PLACE; i++)
+		len += sysfs_emit_at(buf, at + len, "in_place_%s %lld\n",
+				     reasons[i],
+				     atomic64_read(&counts->in_place[i]));
+	return len;
 }
 
 /**
@@ -261,5 +296,5 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 	for (i = 0; i < JBD2_BURST_REASONS; i++)
 		len += sysfs_emit_at(buf, len, "barriers_%s %llu\n", reasons[i],
 				     stats.by_reason[i]);
-	return len;
+	return len + ext4_eager_show_data(&sbi->s_eager, buf, len);
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Eager syncing: what ext4 keeps of it and calls. The idea is in eager.c.
+ * Eager syncing: what ext4 keeps of it and calls. The idea is in eager.c, that of
+ * data in the log in eager_log.c.
  */
 #ifndef _EXT4_EAGER_H
 #define _EXT4_EAGER_H
 
-#include <linux/types.h>
+#include <linux/buffer_head.h>
+#include <linux/jbd2.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include "../jbd2/burst.h"
 
@@ -14,9 +18,76 @@ struct fs_parameter;
 struct seq_file;
 struct super_block;
 
+/*
+ * In a dirty buffer: the log has its contents. Behind the one bit that ext4 has
+ * taken of those that jbd2 leaves to file systems.
+ */
+enum {
+	BH_Logged = BH_JBDPrivateStart + 1,
+};
+
+BUFFER_FNS(Logged, logged)
+
+/* Type of a handle that logs data, the first but one that stock ext4 leaves. */
+#define EXT4_HT_LOG_DATA	(EXT4_HT_MAX + 1)
+
+/* Why a sync has written data in place. */
+enum ext4_eager_in_place {
+	EXT4_EAGER_LARGE,	/* more than the threshold */
+	EXT4_EAGER_UNWRITTEN,	/* blocks that were preallocated */
+	EXT4_EAGER_OVERWRITE,	/* one run, and no commit for its data's sake */
+	EXT4_EAGER_HELD,	/* something else changes the file's blocks */
+	EXT4_EAGER_FULL,	/* too much of the log is held by data */
+	EXT4_EAGER_FAILED,	/* allocation, or memory */
+	EXT4_EAGER_IN_PLACE,
+};
+
+/* Numbers for a person. */
+struct ext4_eager_counts {
+	atomic64_t	syncs;		/* whose data went into the log */
+	atomic64_t	blocks;		/* of data */
+	atomic64_t	in_place[EXT4_EAGER_IN_PLACE];
+	atomic64_t	settlings;
+	atomic64_t	settle_max_us;
+	atomic64_t	revokes;
+};
+
 /* In struct ext4_sb_info. */
 struct ext4_eager_sb {
 	unsigned int	pages;		/* the threshold; 0: the option is off */
+
+	/* What the log has of files' data (eager_log.c). */
+	struct xarray	logged;		/* block: tid of the latest copy */
+	atomic_t	nr_logged;	/* blocks in it */
+	unsigned int	max_logged;
+	spinlock_t	copies_lock;
+	struct list_head copies[2];	/* by parity of their transaction's tid */
+
+	/* Settling (eager_settle.c). */
+	spinlock_t	lock;
+	struct list_head inodes;	/* struct ext4_eager_inode */
+	u64		wanted;		/* settlings, by number: asked for, */
+	u64		begun;		/* begun, */
+	u64		done;		/* and ended, well or not */
+	bool		lost;		/* a block in the log is not in its place */
+	bool		kept;		/* write-back has left pages dirty */
+	wait_queue_head_t wait;
+	struct workqueue_struct *queue;
+	struct delayed_work work;
+
+	struct ext4_eager_counts counts;
+};
+
+/* Of a regular file that has been synced eagerly, or might be. */
+struct ext4_eager_inode {
+	struct inode	*inode;
+	struct mutex	mutex;		/* who logs its data */
+	unsigned int	held;		/* by mutex: data is written in place */
+	spinlock_t	lock;		/* of the window */
+	pgoff_t		first;		/* what has changed since it was synced */
+	pgoff_t		last;		/* lies in here; none: below first */
+	struct list_head list;		/* s_eager.inodes, by its lock */
+	bool		busy;		/* by that lock, too: being settled */
 };
 
 /* In struct ext4_fs_context: what the options ask for. */
@@ -25,6 +96,7 @@ struct ext4_eager_options {
 	unsigned int	pages;
 };
 
+/* eager.c */
 int ext4_eager_parse(struct ext4_eager_options *opts,
 		     const struct fs_parameter *param);
 void ext4_eager_parse_off(struct ext4_eager_options *opts);
@@ -35,5 +107,34 @@ void ext4_eager_show_options(struct seq_file *seq,
 int ext4_eager_load(struct super_block *sb);
 void ext4_eager_remount(struct super_block *sb);
 ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf);
+
+/* eager_log.c */
+void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
+			size_t to);
+void ext4_eager_committed(struct super_block *sb, tid_t tid);
+bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
+
+/* eager_sync.c */
+int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end);
+
+/* eager_settle.c */
+void ext4_eager_init_sb(struct ext4_sb_info *sbi);
+int ext4_eager_start(struct super_block *sb);
+void ext4_eager_stop(struct super_block *sb);
+void ext4_eager_destroy_sb(struct ext4_sb_info *sbi);
+int ext4_eager_sync_fs(struct super_block *sb);
+void ext4_eager_evict(struct inode *inode);
+void ext4_eager_read_inode(struct inode *inode);
+
+/* eager_hold.c */
+bool ext4_eager_hold(struct inode *inode);
+void ext4_eager_release(struct inode *inode, bool held);
+bool ext4_eager_must_wait(struct inode *inode);
+int ext4_eager_revoke_credits(struct inode *inode, int blocks);
+void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
+			    ext4_fsblk_t block, unsigned long count);
+bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh);
+void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh);
+int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio);
 
 #endif	/* _EXT4_EAGER_H */

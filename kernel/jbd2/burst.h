@@ -29,6 +29,13 @@ struct jbd2_burst_mark {
 	u64		failed;		/* how many had failed at the first one */
 };
 
+/* The first transaction whose data may not be in its place (burst_tail.c). */
+struct jbd2_burst_floor {
+	bool		is_set;
+	tid_t		tid;
+	unsigned long	block;		/* of the log, where it starts */
+};
+
 /* For whoever asks: is it of use, and if not, why? */
 struct jbd2_burst_stats {
 	u64	bursts;			/* each saves a flush */
@@ -52,6 +59,15 @@ struct jbd2_burst {
 	spinlock_t		lock;	/* of the marks */
 	struct jbd2_burst_mark	marks[2]; /* running and committing, by parity */
 
+	tid_t			data_tids[2]; /* transactions with data, too */
+
+	/* By j_list_lock. */
+	struct jbd2_burst_floor	floor;	/* of what is being settled, or is to be */
+	struct jbd2_burst_floor	next_floor; /* of what has come since */
+	tid_t			last_data_tid;
+
+	int (*settle)(journal_t *journal); /* the file system's */
+
 	/* The commit thread's. */
 	u64			failed;	/* flushes, when the commit began */
 	struct jbd2_burst_stats	stats;
@@ -63,6 +79,20 @@ bool jbd2_burst_on(journal_t *journal);
 bool jbd2_burst_left(journal_t *journal);
 int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
+
+/* burst_tail.c, for the file system */
+void jbd2_burst_attach(journal_t *journal, int (*settle)(journal_t *journal));
+void jbd2_burst_data(handle_t *handle);
+bool jbd2_burst_holds_tail(journal_t *journal);
+unsigned long jbd2_burst_held(journal_t *journal);
+int jbd2_burst_settle_begin(journal_t *journal, tid_t *tid);
+int jbd2_burst_settle_end(journal_t *journal, tid_t tid);
+
+/* burst_tail.c, for the journal */
+void jbd2_burst_log_starts(journal_t *journal, transaction_t *transaction);
+void jbd2_burst_limit_tail(journal_t *journal, tid_t *tid, unsigned long *block);
+bool jbd2_burst_make_room(journal_t *journal);
+int jbd2_burst_empty_log(journal_t *journal);
 
 /* For the journal and its commit thread */
 struct jbd2_burst *jbd2_burst_of(journal_t *journal);

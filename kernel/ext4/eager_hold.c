@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Eager syncing (eager_log.c): whoever else frees, writes or moves a file's blocks.
+ *
+ * Idea
+ * ----
+ *
+ * Recovery writes the latest copy of a block that the log has, wherever the block
+ * belongs by then. So:
+ *
+ *   - who frees a block revokes its copies, in the handle that frees it. ext4 hands
+ *     freed data out only when the transaction has committed: whoever gets the
+ *     block logs it in a later one, to which the revoke does not apply;
+ *   - write-back that writes something newer than the copy leaves the page dirty;
+ *   - who changes blocks past the page cache, moves them, or leaves a part of a
+ *     block behind the end of the file, holds the inode: its copies are settled,
+ *     and syncs make none until it is released.
+ *
+ * A worked example. The last block of a file has a copy, of 4096 bytes:
+ *
+ *   truncate to 4000 bytes, and to 5000: the rest has to read as zero.
+ *	Had the copy stayed, a crash would bring the rest back.
+ *   So the truncation holds the inode first: the log is settled.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - The handle that frees has credits for revokes: for each block of the extent, or
+ *   as many as there are copies. The pages have gone before, so there comes no
+ *   other copy of these blocks meanwhile.
+ * - Whether a block has a copy changes, while its page is written back, by settling
+ *   alone: all else needs the folio's lock, or the page gone. Settling that
+ *   forgets a copy meanwhile leaves a page dirty that need not be.
+ * - Who holds an inode sets a flag of it and then looks for its struct
+ *   ext4_eager_inode; who makes that looks at the flag afterwards, with its mutex
+ *   held. So a sync that has not seen the flag is waited for.
+ * - An inode is held and released with i_rwsem held for writing, so two do not meet.
+ *   Direct writes, which share it, never release.
+ *
+ * Lock order
+ * ----------
+ *
+ * i_rwsem, then the inode's mutex. ext4_eager_free_blocks() is called in a handle,
+ * the two of write-back with the folio locked or in interrupt context: they wait
+ * for nothing.
+ */
+
+#include <linux/pagemap.h>
+
+#include "eager_internal.h"
+
+/**
+ * ext4_eager_hold - keep a file's data out of the log, and have it settled
+ * @inode: any inode, i_rwsem held
+ *
+ * If settling fails the journal has been aborted, and nothing is changed any more.
+ *
+ * Return: whether ext4_eager_release() is to be called; if not another holds it
+ * for good.
+ */
+bool ext4_eager_hold(struct inode *inode)
+{
+	struct ext4_eager_inode *ei;
+	bool held;
+
+	if (!S_ISREG(inode->i_mode) || !EXT4_SB(inode->i_sb)->s_journal)
+		return false;
+	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+	ext4_set_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+	/* Pairs with the cmpxchg() in ext4_eager_get(). */
+	smp_mb__after_atomic();
+	ei = READ_ONCE(EXT4_I(inode)->i_eager);
+	if (ei) {
+		/* Who logs now has not seen the flag. */
+		mutex_lock(&ei->mutex);
+		mutex_unlock(&ei->mutex);
+	}
+	if (ext4_eager_may_have_copies(inode))
+		ext4_eager_settle(inode->i_sb);
+	return !held;
+}
+
+/**
+ * ext4_eager_release - a file's data may go into the log again
+ * @inode: the inode, i_rwsem held for writing since ext4_eager_hold()
+ * @held: what that has returned
+ */
+void ext4_eager_release(struct inode *inode, bool held)
+{
+	if (held)
+		ext4_clear_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+}
+
+/**
+ * ext4_eager_must_wait - would ext4_eager_hold() have to wait?
+ * @inode: a regular file
+ */
+bool ext4_eager_must_wait(struct inode *inode)
+{
+	return ext4_eager_may_have_copies(inode) ||
+		(READ_ONCE(EXT4_I(inode)->i_eager) &&
+		 !ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER));
+}
+
+/**
+ * ext4_eager_revoke_credits - how many revokes freeing blocks may take
+ * @inode: whose they are
+ * @blocks: how many, of data
+ */
+int ext4_eager_revoke_credits(struct inode *inode, int blocks)
+{
+	return min(blocks, atomic_read(&EXT4_SB(inode->i_sb)->s_eager.nr_logged));
+}
+
+/**
+ * ext4_eager_free_blocks - blocks are about to be freed
+ * @handle: the handle that frees them
+ * @inode: whose they were
+ * @block: the first
+ * @count: how many
+ */
+void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
+			    ext4_fsblk_t block, unsigned long count)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+	unsigned long found;
+	void *entry;
+	int err = 0;
+
+	if (likely(!atomic_read(&eager->nr_logged)) || !ext4_handle_valid(handle))
+		return;
+	xa_for_each_range(&eager->logged, found, entry, block,
+			  block + count - 1) {
+		err = jbd2_journal_revoke(handle, found, NULL);
+		if (err)
+			break;
+		if (xa_erase(&eager->logged, found))
+			atomic_dec(&eager->nr_logged);
+		atomic64_inc(&eager->counts.revokes);
+	}
+	/* Else the block's next owner might lose what he writes. */
+	if (err)
+		jbd2_journal_abort(EXT4_SB(inode->i_sb)->s_journal, err);
+}
+
+/**
+ * ext4_eager_keeps_dirty - a buffer is about to be written in place
+ * @inode: the file
+ * @bh: the buffer, dirty, of a locked folio
+ *
+ * Return: whether it has to stay dirty: the log has a copy of it which is older.
+ */
+bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
+{
+	bool as_copy = buffer_logged(bh);
+
+	if (likely(!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr)))
+		return false;
+	clear_buffer_logged(bh);
+	if (as_copy)
+		return false;
+	WRITE_ONCE(ext4_eager_of(inode->i_sb)->kept, true);
+	return true;
+}
+
+/**
+ * ext4_eager_write_failed - a buffer could not be written in place
+ * @inode: the file
+ * @bh: the buffer
+ *
+ * Context: any.
+ */
+void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+
+	if (!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
+		return;
+	WRITE_ONCE(eager->lost, true);
+	ext4_eager_settle_soon(inode->i_sb, 0);
+}
+
+/**
+ * ext4_eager_error_remove - ->error_remove_folio(): the memory of a folio is bad
+ * @mapping: the file's
+ * @folio: locked
+ *
+ * What it held and had not been written is lost, but for the log.
+ *
+ * Return: 0 or an error, as of generic_error_remove_folio().
+ */
+int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio)
+{
+	struct inode *inode = mapping->host;
+
+	if (ext4_eager_may_have_copies(inode)) {
+		WRITE_ONCE(ext4_eager_of(inode->i_sb)->lost, true);
+		ext4_eager_settle_soon(inode->i_sb, 0);
+	}
+	return generic_error_remove_folio(mapping, folio);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Eager syncing: what its files call of each other.
+ */
+#ifndef _EXT4_EAGER_INTERNAL_H
+#define _EXT4_EAGER_INTERNAL_H
+
+#include "ext4.h"
+#include "ext4_jbd2.h"
+#include "eager.h"
+
+/* A window of pages; empty if last is below first. */
+struct ext4_eager_range {
+	pgoff_t	first;
+	pgoff_t	last;
+};
+
+static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
+{
+	return &EXT4_SB(sb)->s_eager;
+}
+
+/* eager_log.c */
+bool ext4_eager_logs(struct inode *inode);
+bool ext4_eager_is_changed(struct super_block *sb, struct buffer_head *bh);
+int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range);
+void ext4_eager_settled(struct super_block *sb, tid_t tail);
+
+/* eager_settle.c */
+struct ext4_eager_inode *ext4_eager_get(struct inode *inode);
+bool ext4_eager_may_have_copies(struct inode *inode);
+void ext4_eager_list(struct inode *inode);
+int ext4_eager_settle(struct super_block *sb);
+void ext4_eager_settle_soon(struct super_block *sb, unsigned long delay);
+
+#endif	/* _EXT4_EAGER_INTERNAL_H */

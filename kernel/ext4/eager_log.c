@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Eager syncing: data of a file in the transaction that its fsync commits.
+ *
+ * Idea
+ * ----
+ *
+ * A small sync does not write data in place and wait for it, then commit what
+ * makes it readable behind a barrier. It copies the blocks that have changed into
+ * the running transaction, beside the metadata, and commits that as one burst. The
+ * page stays dirty, and ordinary write-back brings it to its place later. jbd2
+ * takes a copy for a block of metadata: it gets a descriptor's tag, and its sum,
+ * and recovery replays it. Five rules keep that safe:
+ *
+ *   Sync		While the log may have a copy of a block of a file, a sync of
+ *		that file logs what has changed, or has the log settled first
+ *		(eager_sync.c).
+ *   Write-back	A block that has a copy in the log, and has changed since, is
+ *		written in place and stays dirty: so the next sync finds it.
+ *   Free	Who frees a block that has a copy revokes that (eager_hold.c).
+ *   Tail	The log's tail passes a transaction with copies only when their
+ *		places have been written and flushed (eager_settle.c).
+ *   Exclusion	Whoever changes a file's blocks past the page cache, or moves
+ *		them, has the log settled first, and keeps syncs from logging
+ *		(eager_hold.c).
+ *
+ * A worked example. b is a new block of a file, v1 and v2 what is written to it:
+ *
+ *   write v1; fsync: T5 holds the allocation, the larger size and v1.
+ *	Power fails before T5's flush has ended: the old size, b is free; or T5 is
+ *	whole, and has v1. Neither has been promised.
+ *   T5 has committed, fsync returns. b itself has not been written.
+ *	Power fails: T5 is replayed, and b is v1.
+ *   write v2. Write-back writes b in place. It has a copy: its page stays dirty.
+ *	Power fails: T5 is replayed. b is v1, the last that was promised.
+ *   fsync finds the page dirty, and logs v2 in T7.
+ *	Power fails: T5, then T7 are replayed. b is v2.
+ *   Settling: b is written once more, and a flush ends. The tail passes T7.
+ *	Power fails: nothing is replayed, and b is v2.
+ *   truncate: had it come before the settling, T8 would have freed b and revoked
+ *   its copies; who gets b next need not fear T5.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - A dirty buffer that is "Logged", and whose block the log has a copy of, is
+ *   as the latest copy. The flag is set with the folio locked, once its mappings
+ *   have been write-protected and the copy is queued. Whoever changes the buffer
+ *   dirties it with the folio locked, and calls ext4_eager_changed(), or writes
+ *   through a mapping, which faults first and comes to ->dirty_folio().
+ * - What has changed since the last sync lies in the inode's window, which
+ *   ext4_eager_changed() widens, after it was made dirty: who takes the window
+ *   finds the tag. What was dirty before the inode had a window is in its first.
+ * - A copy is private: a buffer head and a page that nobody else can find. jbd2
+ *   frees neither. It is marked as freed, so jbd2 neither checkpoints it nor
+ *   writes it in place; that is settling's. The two references that it has keep
+ *   release_buffer_page() off. It goes when its transaction has been finished.
+ * - A block is logged twice in one transaction if it is synced twice meanwhile. The
+ *   later copy has the later tag, and replay goes by tags.
+ * - New blocks are allocated as written, in the handle that logs their contents,
+ *   so the transaction exposes nothing. If the copy cannot be made then, the inode
+ *   goes onto the transaction's list of ordered data, as on stock.
+ * - A copy is zero behind the end of the file, and so is what replay brings back.
+ * - i_disksize grows in the handle that logs the data up to there. What lies between
+ *   the old and the new size reads as zero, or was logged here or before, or has
+ *   marked a transaction no later than this one when it was allocated.
+ *
+ * Lock order
+ * ----------
+ *
+ * i_rwsem, the inode's mutex, s_writepages_rwsem, handle, folio lock, i_data_sem.
+ * The window's lock and those of the copies and the xarray are innermost.
+ */
+
+#include <linux/backing-dev.h>
+#include <linux/pagemap.h>
+#include <linux/pagevec.h>
+#include <linux/rmap.h>
+
+#include "eager_internal.h"
+
+/* Copies of a folio's blocks that a handle needs at most. */
+#define EXT4_EAGER_MAX_COPIES	(PAGE_SIZE / EXT4_MIN_BLOCK_SIZE)
+
+/* A block of data in a transaction. */
+struct ext4_eager_copy {
+	struct list_head	list;
+	struct buffer_head	*bh;
+};
+
+/* --- which files, which blocks -------------------------------------------- */
+
+/**
+ * ext4_eager_logs - may data of a file be logged?
+ * @inode: any inode of a journalled file system
+ */
+bool ext4_eager_logs(struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	return IS_ENABLED(CONFIG_64BIT) && journal && jbd2_burst_on(journal) && S_ISREG(inode->i_mode) &&
+		test_opt(sb, DELALLOC) && EXT4_SB(sb)->s_cluster_ratio == 1 &&
+		ext4_test_inode_flag(inode, EXT4_INODE_EXTENTS) &&
+		!ext4_should_journal_data(inode) && !ext4_is_quota_file(inode) &&
+		!IS_ENCRYPTED(inode) && !IS_DAX(inode) && !IS_VERITY(inode) &&
+		!IS_SWAPFILE(inode) && !ext4_has_inline_data(inode) &&
+		!ext4_verity_in_progress(inode) &&
+		!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+}
+
+/**
+ * ext4_eager_has_copy - does the log have a copy of a block?
+ * @sb: the file system
+ * @block: of the file system
+ *
+ * Context: any. If it may be logged, freed or settled meanwhile, so may the answer.
+ */
+bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+
+	return unlikely(atomic_read(&eager->nr_logged)) &&
+		xa_load(&eager->logged, block);
+}
+
+/**
+ * ext4_eager_is_changed - would a sync have to make a buffer durable?
+ * @sb: the file system
+ * @bh: of a locked folio
+ */
+bool ext4_eager_is_changed(struct super_block *sb, struct buffer_head *bh)
+{
+	return buffer_dirty(bh) && buffer_mapped(bh) &&
+		!(buffer_logged(bh) && !buffer_delay(bh) &&
+		  ext4_eager_has_copy(sb, bh->b_blocknr));
+}
+
+/**
+ * ext4_eager_changed - buffers of a folio have been made dirty
+ * @inode: the file
+ * @folio: locked, or kept from being freed by a mapping's page table
+ * @from: the first byte that may have changed
+ * @to: behind the last
+ */
+void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
+			size_t to)
+{
+	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
+	struct buffer_head *head = folio_buffers(folio), *bh = head;
+
+	if (likely(!ei) || !head)
+		return;
+	do {
+		if (bh_offset(bh) < to && bh_offset(bh) + bh->b_size > from)
+			clear_buffer_logged(bh);
+		bh = bh->b_this_page;
+	} while (bh != head);
+	spin_lock(&ei->lock);
+	ei->first = min(ei->first, folio->index);
+	ei->last = max(ei->last, folio_next_index(folio) - 1);
+	spin_unlock(&ei->lock);
+}
+
+/* --- copies --------------------------------------------------------------- */
+
+static void ext4_eager_free_copy(struct ext4_eager_copy *copy)
+{
+	struct folio *folio = copy->bh->b_folio;
+
+	/* jbd2 has let go of it: nobody else knows of it. */
+	if (!WARN_ON_ONCE(buffer_jbd(copy->bh) ||
+			  atomic_read(&copy->bh->b_count) != 1)) {
+		copy->bh->b_folio = NULL;
+		put_bh(copy->bh);
+		free_buffer_head(copy->bh);
+		folio_put(folio);
+	}
+	kfree(copy);
+}
+
+static struct ext4_eager_copy *ext4_eager_alloc_copy(struct super_block *sb)
+{
+	struct ext4_eager_copy *copy = kzalloc(sizeof(*copy), GFP_NOFS);
+	struct buffer_head *bh;
+	struct folio *folio;
+
+	if (!copy)
+		return NULL;
+	bh = alloc_buffer_head(GFP_NOFS);
+	folio = folio_alloc(GFP_NOFS, 0);
+	if (!bh || !folio)
+		goto fail;
+	get_bh(bh);
+	bh->b_size = sb->s_blocksize;
+	bh->b_bdev = sb->s_bdev;
+	folio_set_bh(bh, folio, 0);
+	set_buffer_mapped(bh);
+	set_buffer_uptodate(bh);
+	/* There is nothing to be cancelled: see jbd2_journal_cancel_revoke(). */
+	set_buffer_revokevalid(bh);
+	copy->bh = bh;
+	return copy;
+fail:
+	if (folio)
+		folio_put(folio);
+	if (bh)
+		free_buffer_head(bh);
+	kfree(copy);
+	return NULL;
+}
+
+static void ext4_eager_free_copies(struct list_head *copies)
+{
+	struct ext4_eager_copy *copy, *next;
+
+	list_for_each_entry_safe(copy, next, copies, list) {
+		list_del(&copy->list);
+		ext4_eager_free_copy(copy);
+	}
+}
+
+static int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,
+				   struct list_head *copies)
+{
+	struct ext4_eager_copy *copy;
+
+	while (nr--) {
+		copy = ext4_eager_alloc_copy(sb);
+		if (!copy)
+			return -ENOMEM;
+		list_add(&copy->list, copies);
+	}
+	return 0;
+}
+
+/**
+ * ext4_eager_committed - a transaction has been committed, or given up
+ * @sb: the file system
+ * @tid: the transaction, which jbd2 is done with but for its checkpoint lists
+ */
+void ext4_eager_committed(struct super_block *sb, tid_t tid)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	LIST_HEAD(copies);
+
+	/* Of its parity there is none but this until the callback returns. */
+	spin_lock(&eager->copies_lock);
+	list_splice_init(&eager->copies[tid & 1], &copies);
+	spin_unlock(&eager->copies_lock);
+	ext4_eager_free_copies(&copies);
+}
+
+/**
+ * ext4_eager_settled - the log has no copies of before any more
+ * @sb: the file system
+ * @tail: where the log begins
+ */
+void ext4_eager_settled(struct super_block *sb, tid_t tail)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	XA_STATE(xas, &eager->logged, 0);
+	unsigned int seen = 0;
+	void *entry;
+
+	xas_lock(&xas);
+	xas_for_each(&xas, entry, ULONG_MAX) {
+		if (tid_gt(tail, (tid_t)xa_to_value(entry))) {
+			xas_store(&xas, NULL);
+			atomic_dec(&eager->nr_logged);
+		}
+		if (++seen % XA_CHECK_SCHED)
+			continue;
+		xas_pause(&xas);
+		xas_unlock(&xas);
+		cond_resched();
+		xas_lock(&xas);
+	}
+	xas_unlock(&xas);
+}
+
+/* Remember that the running transaction has a copy of a block. */
+static int ext4_eager_remember(struct super_block *sb, ext4_fsblk_t block,
+			       tid_t tid)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	void *old;
+
+	old = xa_store(&eager->logged, block, xa_mk_value(tid),
+		       GFP_NOFS | __GFP_NOFAIL);
+	if (xa_is_err(old))
+		return xa_err(old);
+	if (!old)
+		atomic_inc(&eager->nr_logged);
+	return 0;
+}
+
+/*
+ * Queue a copy of a buffer, of which @len bytes lie within the file. It has been
+ * allocated, and the handle has a credit for it.
+ */
+static int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
+				 struct folio *folio, struct buffer_head *bh,
+				 size_t len, struct list_head *copies)
+{
+	struct super_block *sb = inode->i_sb;
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	struct ext4_eager_copy *copy =
+		list_first_entry(copies, struct ext4_eager_copy, list);
+	tid_t tid = handle->h_transaction->t_tid;
+	int err;
+
+	memcpy_from_folio(copy->bh->b_data, folio, bh_offset(bh), len);
+	memset(copy->bh->b_data + len, 0, bh->b_size - len);
+	copy->bh->b_blocknr = bh->b_blocknr;
+
+	err = ext4_eager_remember(sb, bh->b_blocknr, tid);
+	if (err)
+		return err;
+	jbd2_burst_data(handle);
+	lock_buffer(copy->bh);
+	err = ext4_journal_get_create_access(handle, sb, copy->bh,
+					     EXT4_JTR_NONE);
+	unlock_buffer(copy->bh);
+	if (err)
+		return err;
+	/* From here on jbd2 knows it, and it stays until the commit has ended. */
+	spin_lock(&eager->copies_lock);
+	list_move_tail(&copy->list, &eager->copies[tid & 1]);
+	spin_unlock(&eager->copies_lock);
+	set_buffer_freed(copy->bh);
+	err = ext4_handle_dirty_metadata(handle, NULL, copy->bh);
+	if (!err)
+		set_buffer_logged(bh);
+	return err;
+}
+
+/* --- a folio -------------------------------------------------------------- */
+
+/* Allocate a block that was put off, as written. */
+static int ext4_eager_map(handle_t *handle, struct inode *inode,
+			  struct buffer_head *bh, ext4_lblk_t lblk)
+{
+	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = 1 };
+	int ret;
+
+	if (!buffer_delay(bh))
+		return 0;
+	ret = ext4_map_blocks(handle, inode, &map,
+			      EXT4_GET_BLOCKS_CREATE |
+			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
+			      EXT4_GET_BLOCKS_IO_SUBMIT |
+			      EXT4_GET_BLOCKS_LOGGED);
+	if (ret <= 0)
+		return ret ?: -EFSCORRUPTED;
+	clear_buffer_delay(bh);
+	bh->b_blocknr = map.m_pblk;
+	return 0;
+}
+
+/* A block is allocated, and will not be logged: as on stock, then. */
+static int ext4_eager_order(handle_t *handle, struct inode *inode,
+			    ext4_lblk_t lblk)
+{
+	ext4_eager_mark(handle, JBD2_BURST_ALLOCATED);
+	return ext4_jbd2_inode_add_write(handle, inode,
+					 (loff_t)lblk << inode->i_blkbits,
+					 i_blocksize(inode));
+}
+
+/* Log what has changed of a locked folio. @end: behind the last byte of it. */
+static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
+				  struct folio *folio, struct list_head *copies,
+				  loff_t *end)
+{
+	struct buffer_head *head = folio_buffers(folio), *bh = head;
+	loff_t size = i_size_read(inode), pos = folio_pos(folio);
+	ext4_lblk_t lblk = pos >> inode->i_blkbits;
+	int err;
+
+	for (; pos < size; pos += bh->b_size, lblk++) {
+		if (ext4_eager_is_changed(inode->i_sb, bh)) {
+			if (buffer_unwritten(bh))
+				return -EAGAIN;
+			err = ext4_eager_map(handle, inode, bh, lblk);
+			if (err)
+				return err;
+			err = ext4_eager_queue_copy(handle, inode, folio, bh,
+						    min_t(loff_t, bh->b_size,
+							  size - pos),
+						    copies);
+			if (err) {
+				ext4_eager_order(handle, inode, lblk);
+				return err;
+			}
+			*end = min(pos + (loff_t)bh->b_size, size);
+			atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.blocks);
+		}
+		bh = bh->b_this_page;
+		if (bh == head)
+			break;
+	}
+	return 0;
+}
+
+/* As write-back does once it has allocated blocks. */
+static int ext4_eager_grow(handle_t *handle, struct inode *inode, loff_t end)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+
+	if (end <= READ_ONCE(ei->i_disksize))
+		return 0;
+	down_write(&ei->i_data_sem);
+	end = min(end, i_size_read(inode));
+	if (end > ei->i_disksize)
+		ei->i_disksize = end;
+	up_write(&ei->i_data_sem);
+	return ext4_mark_inode_dirty(handle, inode);
+}
+
+static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
+{
+	struct address_space *mapping = inode->i_mapping;
+	unsigned int nr = folio_size(folio) >> inode->i_blkbits;
+	LIST_HEAD(copies);
+	handle_t *handle;
+	loff_t end = 0;
+	int err, err2;
+
+	if (nr > EXT4_EAGER_MAX_COPIES)
+		return -EAGAIN;
+	err = ext4_eager_alloc_copies(inode->i_sb, nr, &copies);
+	if (err)
+		goto out;
+	handle = ext4_journal_start(inode, EXT4_HT_LOG_DATA,
+				    ext4_writepage_trans_blocks(inode) + nr);
+	if (IS_ERR(handle)) {
+		err = PTR_ERR(handle);
+		goto out;
+	}
+	/* Switched off while updates were locked? Then nothing is to be logged. */
+	if (!jbd2_burst_on(handle->h_transaction->t_journal)) {
+		err = -EAGAIN;
+		goto stop;
+	}
+	ext4_eager_list(inode);
+	folio_lock(folio);
+	if (folio->mapping == mapping && folio_test_dirty(folio) &&
+	    folio_buffers(folio)) {
+		if (folio_mkclean(folio))
+			folio_mark_dirty(folio);
+		err = ext4_eager_log_buffers(handle, inode, folio, &copies,
+					     &end);
+	}
+	folio_unlock(folio);
+	if (end) {
+		err2 = ext4_eager_grow(handle, inode, end);
+		err = err ?: err2;
+		ext4_update_inode_fsync_trans(handle, inode, 1);
+	}
+stop:
+	err2 = ext4_journal_stop(handle);
+	err = err ?: err2;
+out:
+	ext4_eager_free_copies(&copies);
+	return err;
+}
+
+/**
+ * ext4_eager_log_range - log what has changed of a range of pages
+ * @inode: the file, its mutex held
+ * @range: pages
+ *
+ * Return: 0, or an error, after which any part may have been logged.
+ */
+int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range)
+{
+	pgoff_t index = range.first;
+	struct folio_batch batch;
+	int err = 0, alloc_ctx;
+	unsigned int i;
+
+	alloc_ctx = ext4_writepages_down_read(inode->i_sb);
+	folio_batch_init(&batch);
+	while (!err && filemap_get_folios_tag(inode->i_mapping, &index,
+					      range.last, PAGECACHE_TAG_DIRTY,
+					      &batch)) {
+		for (i = 0; !err && i < folio_batch_count(&batch); i++)
+			err = ext4_eager_log_folio(inode, batch.folios[i]);
+		folio_batch_release(&batch);
+		cond_resched();
+	}
+	ext4_writepages_up_read(inode->i_sb, alloc_ctx);
+	return err;
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Eager syncing (eager_log.c): settling, after which the log's tail may move.
+ *
+ * Idea
+ * ----
+ *
+ * Settling writes the places of all data that the log has copies of, waits for
+ * them, and lets the tail pass those copies (fs/jbd2/burst_tail.c). One worker of a
+ * file system does it, one settling after the other: some time after the first copy
+ * was logged, when much of the log is held, when the log is to be emptied, and
+ * whenever somebody has to be sure that the log has no copies of what was logged
+ * before.
+ *
+ * A worked example. Settlings are numbered; number 3 runs:
+ *
+ *   a file is listed, and may have copies until number 4 has ended;
+ *   somebody wants to write the file past the page cache: he asks for number 4;
+ *   number 3 ends, number 4 begins: whatever had been logged is in it;
+ *   the file's dirty pages are written in place, and waited for;
+ *   what is running commits, the log's metadata is checkpointed, a flush ends, the
+ *   superblock is written: number 4 has ended, and the file has no copies.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - The place of each copy that a settling is about holds what the copy does, or
+ *   newer, or the file does not have the block any more. The page of a copy was
+ *   dirty when it was logged. It is clean: then write-back has written it, which is
+ *   waited for. It is dirty: then it is written here. It was dropped: by eviction,
+ *   which waits for write-back as well; or because the file shrinks or goes. Then
+ *   what says so, an orphan record, was logged before, and is committed before the
+ *   tail moves.
+ * - An inode with copies is listed as long as it may have dirty pages. It is listed
+ *   before the first copy is queued, and leaves the list by settling, or when it
+ *   is evicted and its pages have gone.
+ * - An inode is not evicted while it is being settled: eviction waits (busy). It needs
+ *   no reference for that, which could be the last and would be put here. Nobody
+ *   holds a folio of an inode that is being evicted, so that wait ends.
+ * - An inode that has been evicted may have copies, of which it knows nothing when
+ *   it is read again: so it may have some until a settling has ended that began
+ *   later (i_eager_gen).
+ * - If the write of a block fails that has a copy, fsync has returned 0 for it. The
+ *   log still has it: the journal is aborted, the tail stays, and recovery
+ *   restores the block.
+ * - A settling that fails has aborted the journal. Who waits learns of that.
+ *
+ * Lock order
+ * ----------
+ *
+ * The worker starts no handle, and takes folio locks and j_checkpoint_mutex. So
+ * nobody who waits for it may hold one of these, or a handle. s_eager.lock is
+ * innermost.
+ */
+
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/writeback.h>
+
+#include "eager_internal.h"
+
+/* How long copies may stay in the log, as write-back's interval: 5 s. */
+#define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
+
+/* At most so many blocks of data in the log; 9 MiB of nodes if all are far apart. */
+#define EXT4_EAGER_MAX_LOGGED	16384
+
+/* --- inodes --------------------------------------------------------------- */
+
+/**
+ * ext4_eager_get - what is kept of an inode for eager syncing
+ * @inode: a regular file, not being evicted
+ *
+ * Return: NULL if there is no memory.
+ */
+struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
+{
+	struct ext4_inode_info *info = EXT4_I(inode);
+	struct ext4_eager_inode *ei = READ_ONCE(info->i_eager), *old;
+
+	if (likely(ei))
+		return ei;
+	if (!info->jinode && ext4_inode_attach_jinode(inode))
+		return NULL;
+	ei = kzalloc(sizeof(*ei), GFP_NOFS);
+	if (!ei)
+		return NULL;
+	ei->inode = inode;
+	mutex_init(&ei->mutex);
+	spin_lock_init(&ei->lock);
+	INIT_LIST_HEAD(&ei->list);
+	/* Whatever is dirty by now. */
+	ei->last = ULONG_MAX;
+	old = cmpxchg(&info->i_eager, NULL, ei);
+	if (!old)
+		return ei;
+	kfree(ei);
+	return old;
+}
+
+/**
+ * ext4_eager_read_inode - an inode is read into memory
+ * @inode: which may have been there before
+ */
+void ext4_eager_read_inode(struct inode *inode)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+
+	if (atomic_read(&eager->nr_logged))
+		EXT4_I(inode)->i_eager_gen = READ_ONCE(eager->begun) + 1;
+}
+
+/**
+ * ext4_eager_may_have_copies - may the log have copies of a file's blocks?
+ * @inode: the file
+ */
+bool ext4_eager_may_have_copies(struct inode *inode)
+{
+	return READ_ONCE(EXT4_I(inode)->i_eager_gen) >
+		READ_ONCE(ext4_eager_of(inode->i_sb)->done);
+}
+
+/**
+ * ext4_eager_list - copies of a file's blocks are about to be logged
+ * @inode: the file, its mutex held, and a handle: the next settling to begin commits
+ *	the handle's transaction first
+ */
+void ext4_eager_list(struct inode *inode)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+
+	spin_lock(&eager->lock);
+	WRITE_ONCE(EXT4_I(inode)->i_eager_gen, eager->begun + 1);
+	if (list_empty(&ei->list))
+		list_add_tail(&ei->list, &eager->inodes);
+	spin_unlock(&eager->lock);
+	queue_delayed_work(eager->queue, &eager->work, EXT4_EAGER_SETTLE_AFTER);
+}
+
+/* Take an inode off the list, unless it is being settled. */
+static bool ext4_eager_unlist_idle(struct ext4_eager_sb *eager,
+				   struct ext4_eager_inode *ei)
+{
+	bool idle;
+
+	spin_lock(&eager->lock);
+	idle = !ei->busy;
+	if (idle)
+		list_del_init(&ei->list);
+	spin_unlock(&eager->lock);
+	return idle;
+}
+
+/**
+ * ext4_eager_evict - an inode goes
+ * @inode: any; its pages have gone, and all writes of them have ended
+ */
+void ext4_eager_evict(struct inode *inode)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+
+	if (likely(!ei))
+		return;
+	wait_event(eager->wait, ext4_eager_unlist_idle(eager, ei));
+	EXT4_I(inode)->i_eager = NULL;
+	kfree(ei);
+}
+
+/* --- one settling --------------------------------------------------------- */
+
+/* Write what is dirty of a file, and allocated, and wait. */
+static int ext4_eager_write_places(struct inode *inode)
+{
+	struct jbd2_inode jinode = {
+		.i_vfs_inode = inode,
+		.i_dirty_end = LLONG_MAX,
+	};
+	int err = ext4_normal_submit_inode_data_buffers(&jinode);
+
+	filemap_fdatawait_range_keep_errors(inode->i_mapping, 0, LLONG_MAX);
+	return err;
+}
+
+/* The next file of @from, busy, which goes to @to; NULL: all of them have. */
+static struct ext4_eager_inode *ext4_eager_next(struct ext4_eager_sb *eager,
+						struct list_head *from,
+						struct list_head *to)
+{
+	struct ext4_eager_inode *ei;
+
+	spin_lock(&eager->lock);
+	ei = list_first_entry_or_null(from, struct ext4_eager_inode, list);
+	if (ei) {
+		ei->busy = true;
+		list_move_tail(&ei->list, to);
+	}
+	spin_unlock(&eager->lock);
+	return ei;
+}
+
+static void ext4_eager_put_busy(struct ext4_eager_sb *eager,
+				struct ext4_eager_inode *ei)
+{
+	spin_lock(&eager->lock);
+	ei->busy = false;
+	spin_unlock(&eager->lock);
+	wake_up_all(&eager->wait);
+}
+
+/* Write the places of all files that are listed; these go to @settled. */
+static int ext4_eager_write_all(struct super_block *sb, struct list_head *settled)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	struct ext4_eager_inode *ei;
+	LIST_HEAD(listed);
+	int err = 0;
+
+	/* Not those that are listed from now on: they might never end. */
+	spin_lock(&eager->lock);
+	list_splice_init(&eager->inodes, &listed);
+	spin_unlock(&eager->lock);
+	while (!err) {
+		ei = ext4_eager_next(eager, &listed, settled);
+		if (!ei)
+			break;
+		err = ext4_eager_write_places(ei->inode);
+		ext4_eager_put_busy(eager, ei);
+	}
+	spin_lock(&eager->lock);
+	list_splice_init(&listed, settled);
+	spin_unlock(&eager->lock);
+	return err;
+}
+
+/* Settling number @number has ended: who has nothing newer leaves the list. */
+static void ext4_eager_unlist(struct ext4_eager_sb *eager,
+			      struct list_head *settled, u64 number)
+{
+	struct ext4_eager_inode *ei, *next;
+
+	spin_lock(&eager->lock);
+	list_for_each_entry_safe(ei, next, settled, list)
+		if (EXT4_I(ei->inode)->i_eager_gen <= number)
+			list_del_init(&ei->list);
+	list_splice_tail_init(settled, &eager->inodes);
+	spin_unlock(&eager->lock);
+}
+
+/* The journal is of no use any more. */
+static int ext4_eager_give_up(struct super_block *sb, int err)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	if (!is_journal_aborted(journal))
+		jbd2_journal_abort(journal, err);
+	return -EIO;
+}
+
+static int ext4_eager_settle_once(struct super_block *sb, u64 number)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	LIST_HEAD(settled);
+	int ret, err;
+	tid_t tid;
+
+	WRITE_ONCE(eager->kept, false);
+	ret = jbd2_burst_settle_begin(journal, &tid);
+	if (ret < 0)
+		return ext4_eager_give_up(sb, ret);
+	err = ext4_eager_write_all(sb, &settled);
+	if (!err && READ_ONCE(eager->lost))
+		err = -EIO;
+	if (!err && ret)
+		err = jbd2_burst_settle_end(journal, tid);
+	if (err)
+		err = ext4_eager_give_up(sb, err);
+	else
+		ext4_eager_settled(sb, READ_ONCE(journal->j_tail_sequence));
+	ext4_eager_unlist(eager, &settled, err ? 0 : number);
+	return err;
+}
+
+/* Begin another one? @due: it is time for it, if there is anything. */
+static bool ext4_eager_begin(struct ext4_eager_sb *eager, bool due)
+{
+	bool begins;
+
+	spin_lock(&eager->lock);
+	begins = (due && atomic_read(&eager->nr_logged)) ||
+		eager->wanted > eager->begun;
+	eager->begun += begins;
+	spin_unlock(&eager->lock);
+	return begins;
+}
+
+static void ext4_eager_work(struct work_struct *work)
+{
+	struct ext4_eager_sb *eager =
+		container_of(to_delayed_work(work), struct ext4_eager_sb, work);
+	struct ext4_sb_info *sbi =
+		container_of(eager, struct ext4_sb_info, s_eager);
+	unsigned int flags = memalloc_nofs_save();
+	bool due = true;
+	ktime_t since;
+	s64 us;
+
+	while (ext4_eager_begin(eager, due)) {
+		due = false;
+		since = ktime_get();
+		ext4_eager_settle_once(sbi->s_sb, eager->begun);
+		us = ktime_us_delta(ktime_get(), since);
+		atomic64_inc(&eager->counts.settlings);
+		if (us > atomic64_read(&eager->counts.settle_max_us))
+			atomic64_set(&eager->counts.settle_max_us, us);
+		spin_lock(&eager->lock);
+		WRITE_ONCE(eager->done, eager->begun);
+		spin_unlock(&eager->lock);
+		wake_up_all(&eager->wait);
+	}
+	memalloc_nofs_restore(flags);
+}
+
+/* --- who asks for it ------------------------------------------------------ */
+
+/**
+ * ext4_eager_settle_soon - have the log settled, but do not wait
+ * @sb: the file system
+ * @delay: in jiffies, if it is not to be earlier anyway
+ */
+void ext4_eager_settle_soon(struct super_block *sb, unsigned long delay)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+
+	mod_delayed_work(eager->queue, &eager->work, delay);
+}
+
+/**
+ * ext4_eager_settle - have all settled that has been logged so far, and wait
+ * @sb: the file system
+ *
+ * Return: 0, or -EIO if the journal has aborted: the log may have copies then.
+ */
+int ext4_eager_settle(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	u64 number;
+
+	spin_lock(&eager->lock);
+	number = eager->begun + 1;
+	eager->wanted = max(eager->wanted, number);
+	spin_unlock(&eager->lock);
+	ext4_eager_settle_soon(sb, 0);
+	wait_event(eager->wait, READ_ONCE(eager->done) >= number);
+	return is_journal_aborted(EXT4_SB(sb)->s_journal) ? -EIO : 0;
+}
+
+static int ext4_eager_settle_journal(journal_t *journal)
+{
+	return ext4_eager_settle(journal->j_private);
+}
+
+/**
+ * ext4_eager_sync_fs - sync(2) promises what has been written in place, too
+ * @sb: the file system, all of its dirty pages written, s_umount held
+ *
+ * A block that had changed since it was logged is in place now, but replay would
+ * restore its copy. Its page has been left dirty. No page may be when the file
+ * system is frozen, so they are written once more.
+ *
+ * Return: 0 or an error.
+ */
+int ext4_eager_sync_fs(struct super_block *sb)
+{
+	int err;
+
+	if (likely(!READ_ONCE(ext4_eager_of(sb)->kept)))
+		return 0;
+	err = ext4_eager_settle(sb);
+	if (!err)
+		sync_inodes_sb(sb);
+	return err;
+}
+
+/* --- a file system -------------------------------------------------------- */
+
+/**
+ * ext4_eager_init_sb - before a file system is mounted
+ * @sbi: the file system
+ */
+void ext4_eager_init_sb(struct ext4_sb_info *sbi)
+{
+	struct ext4_eager_sb *eager = &sbi->s_eager;
+
+	xa_init(&eager->logged);
+	spin_lock_init(&eager->copies_lock);
+	INIT_LIST_HEAD(&eager->copies[0]);
+	INIT_LIST_HEAD(&eager->copies[1]);
+	spin_lock_init(&eager->lock);
+	INIT_LIST_HEAD(&eager->inodes);
+	init_waitqueue_head(&eager->wait);
+	INIT_DELAYED_WORK(&eager->work, ext4_eager_work);
+}
+
+/**
+ * ext4_eager_start - bursts are about to be switched on
+ * @sb: the file system
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int ext4_eager_start(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	if (!eager->queue) {
+		eager->queue = alloc_workqueue("ext4-eager/%s",
+					       WQ_MEM_RECLAIM | WQ_UNBOUND, 1,
+					       sb->s_id);
+		if (!eager->queue)
+			return -ENOMEM;
+	}
+	eager->max_logged = min_t(unsigned int, EXT4_EAGER_MAX_LOGGED,
+				  journal->j_total_len / 8);
+	jbd2_burst_attach(journal, ext4_eager_settle_journal);
+	return 0;
+}
+
+/**
+ * ext4_eager_stop - have all settled, and end the worker
+ * @sb: the file system, with no inode in memory but its own, its journal loaded
+ */
+void ext4_eager_stop(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	if (!eager->queue)
+		return;
+	if (jbd2_burst_holds_tail(journal) && !is_journal_aborted(journal))
+		ext4_eager_settle(sb);
+	cancel_delayed_work_sync(&eager->work);
+}
+
+/**
+ * ext4_eager_destroy_sb - a file system goes, its journal has gone
+ * @sbi: the file system
+ */
+void ext4_eager_destroy_sb(struct ext4_sb_info *sbi)
+{
+	struct ext4_eager_sb *eager = &sbi->s_eager;
+
+	if (eager->queue) {
+		cancel_delayed_work_sync(&eager->work);
+		destroy_workqueue(eager->queue);
+	}
+	eager->queue = NULL;
+	WARN_ON_ONCE(!list_empty(&eager->copies[0]) ||
+		     !list_empty(&eager->copies[1]) ||
+		     !list_empty(&eager->inodes));
+	xa_destroy(&eager->logged);
+}
