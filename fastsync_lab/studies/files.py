@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from fastsync_lab.study.contract import FLASH, Axes, Cell, Output, Paths, Script, Study, Workload
-from fastsync_lab.study.filesystems import FIVE, FOUR, PEERS
+from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, PEERS
 from fastsync_lab.study.output import phases_of
 from fastsync_lab.study.programs import FILEBENCH
 from fastsync_lab.study.rows import Subjects
@@ -30,7 +30,7 @@ def read(_cell: Cell[Work], output: Output) -> Subjects:
 FULL = Axes(
     title="Files: append, create, rename over an old one, 8 threads, mail",
     devices=FLASH,
-    systems=(*FIVE, *PEERS),
+    systems=(*FIVE, *EAGERS, *PEERS),
     workloads=tuple(map(Work, ("append", "create", "rename", "threads", "varmail"))),
 )
 
@@ -41,7 +41,7 @@ STUDY = Study(
     quick=replace(
         FULL,
         devices=("sata-ssd",),
-        systems=FOUR,
+        systems=(*FOUR, *EAGERS),
         workloads=tuple(replace(work, operations=200) for work in FULL.workloads),
     ),
     script=script,

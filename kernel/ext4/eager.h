@@ -36,6 +36,7 @@ enum ext4_eager_in_place {
 	EXT4_EAGER_LARGE,	/* more than the threshold */
 	EXT4_EAGER_UNWRITTEN,	/* blocks that were preallocated */
 	EXT4_EAGER_OVERWRITE,	/* one run, and no commit for its data's sake */
+	EXT4_EAGER_MAPPED,	/* new blocks of a file that is mapped for writing */
 	EXT4_EAGER_HELD,	/* something else changes the file's blocks */
 	EXT4_EAGER_FULL,	/* too much of the log is held by data */
 	EXT4_EAGER_FAILED,	/* allocation, or memory */
@@ -69,8 +70,10 @@ struct ext4_eager_sb {
 	u64		wanted;		/* settlings, by number: asked for, */
 	u64		begun;		/* begun, */
 	u64		done;		/* and ended, well or not */
+	u64		kept;		/* needed: write-back has left pages dirty */
 	bool		lost;		/* a block in the log is not in its place */
-	bool		kept;		/* write-back has left pages dirty */
+	unsigned long	since;		/* jiffies of the first copy since number */
+	u64		since_number;	/* since_number - 1 began */
 	wait_queue_head_t wait;
 	struct workqueue_struct *queue;
 	struct delayed_work work;
@@ -78,14 +81,19 @@ struct ext4_eager_sb {
 	struct ext4_eager_counts counts;
 };
 
+/* Pages that lie in here; none if last is below first. */
+struct ext4_eager_range {
+	pgoff_t	first;
+	pgoff_t	last;
+};
+
 /* Of a regular file that has been synced eagerly, or might be. */
 struct ext4_eager_inode {
 	struct inode	*inode;
 	struct mutex	mutex;		/* who logs its data */
-	unsigned int	held;		/* by mutex: data is written in place */
-	spinlock_t	lock;		/* of the window */
-	pgoff_t		first;		/* what has changed since it was synced */
-	pgoff_t		last;		/* lies in here; none: below first */
+	spinlock_t	lock;		/* of both ranges */
+	struct ext4_eager_range window;	/* what has changed since it was synced */
+	struct ext4_eager_range copied;	/* what was logged since it was settled */
 	struct list_head list;		/* s_eager.inodes, by its lock */
 	bool		busy;		/* by that lock, too: being settled */
 };

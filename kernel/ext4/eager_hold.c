@@ -87,8 +87,17 @@ bool ext4_eager_hold(struct inode *inode)
  */
 void ext4_eager_release(struct inode *inode, bool held)
 {
-	if (held)
-		ext4_clear_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+
+	if (!held)
+		return;
+	/* Whatever it was that has been done to the file. */
+	if (ei) {
+		spin_lock(&ei->lock);
+		ei->window = EXT4_EAGER_ALL;
+		spin_unlock(&ei->lock);
+	}
+	ext4_clear_inode_state(inode, EXT4_STATE_EAGER_NEVER);
 }
 
 /**
@@ -152,6 +161,7 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
  */
 bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 {
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
 	bool as_copy = buffer_logged(bh);
 
 	if (likely(!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr)))
@@ -159,7 +169,8 @@ bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 	clear_buffer_logged(bh);
 	if (as_copy)
 		return false;
-	WRITE_ONCE(ext4_eager_of(inode->i_sb)->kept, true);
+	/* The settling that has begun, if one has, may have written it before. */
+	WRITE_ONCE(eager->kept, READ_ONCE(eager->begun) + 1);
 	return true;
 }
 
@@ -177,7 +188,7 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 	if (!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
 		return;
 	WRITE_ONCE(eager->lost, true);
-	ext4_eager_settle_soon(inode->i_sb, 0);
+	ext4_eager_settle_soon(inode->i_sb);
 }
 
 /**
@@ -193,9 +204,9 @@ int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio)
 {
 	struct inode *inode = mapping->host;
 
-	if (ext4_eager_may_have_copies(inode)) {
+	if (folio_test_dirty(folio) && ext4_eager_may_have_copies(inode)) {
 		WRITE_ONCE(ext4_eager_of(inode->i_sb)->lost, true);
-		ext4_eager_settle_soon(inode->i_sb, 0);
+		ext4_eager_settle_soon(inode->i_sb);
 	}
 	return generic_error_remove_folio(mapping, folio);
 }

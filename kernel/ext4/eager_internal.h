@@ -9,11 +9,22 @@
 #include "ext4_jbd2.h"
 #include "eager.h"
 
-/* A window of pages; empty if last is below first. */
-struct ext4_eager_range {
-	pgoff_t	first;
-	pgoff_t	last;
-};
+#define EXT4_EAGER_NONE	((struct ext4_eager_range) { .first = ULONG_MAX })
+#define EXT4_EAGER_ALL	((struct ext4_eager_range) { .last = ULONG_MAX })
+
+static inline void ext4_eager_widen(struct ext4_eager_range *range,
+				    struct ext4_eager_range by)
+{
+	range->first = min(range->first, by.first);
+	range->last = max(range->last, by.last);
+}
+
+/* Behind the last byte but one of a range. */
+static inline loff_t ext4_eager_end(struct ext4_eager_range range)
+{
+	return range.last < LLONG_MAX >> PAGE_SHIFT ?
+		((loff_t)(range.last + 1) << PAGE_SHIFT) - 1 : LLONG_MAX;
+}
 
 static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
 {
@@ -31,6 +42,6 @@ struct ext4_eager_inode *ext4_eager_get(struct inode *inode);
 bool ext4_eager_may_have_copies(struct inode *inode);
 void ext4_eager_list(struct inode *inode);
 int ext4_eager_settle(struct super_block *sb);
-void ext4_eager_settle_soon(struct super_block *sb, unsigned long delay);
+void ext4_eager_settle_soon(struct super_block *sb);
 
 #endif	/* _EXT4_EAGER_INTERNAL_H */

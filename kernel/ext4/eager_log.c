@@ -60,7 +60,8 @@
  * - New blocks are allocated as written, in the handle that logs their contents,
  *   so the transaction exposes nothing. If the copy cannot be made then, the inode
  *   goes onto the transaction's list of ordered data, as on stock.
- * - A copy is zero behind the end of the file, and so is what replay brings back.
+ * - A copy is zero behind the end of the file, and so are the page and what replay
+ *   brings back.
  * - i_disksize grows in the handle that logs the data up to there. What lies between
  *   the old and the new size reads as zero, or was logged here or before, or has
  *   marked a transaction no later than this one when it was allocated.
@@ -136,6 +137,14 @@ bool ext4_eager_is_changed(struct super_block *sb, struct buffer_head *bh)
 		  ext4_eager_has_copy(sb, bh->b_blocknr));
 }
 
+static struct ext4_eager_range ext4_eager_range_of(struct folio *folio)
+{
+	return (struct ext4_eager_range) {
+		.first = folio->index,
+		.last = folio_next_index(folio) - 1,
+	};
+}
+
 /**
  * ext4_eager_changed - buffers of a folio have been made dirty
  * @inode: the file
@@ -157,8 +166,7 @@ void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
 		bh = bh->b_this_page;
 	} while (bh != head);
 	spin_lock(&ei->lock);
-	ei->first = min(ei->first, folio->index);
-	ei->last = max(ei->last, folio_next_index(folio) - 1);
+	ext4_eager_widen(&ei->window, ext4_eager_range_of(folio));
 	spin_unlock(&ei->lock);
 }
 
@@ -296,12 +304,12 @@ static int ext4_eager_remember(struct super_block *sb, ext4_fsblk_t block,
 }
 
 /*
- * Queue a copy of a buffer, of which @len bytes lie within the file. It has been
- * allocated, and the handle has a credit for it.
+ * Queue a copy of a buffer, which has been allocated. The handle has a credit for
+ * it.
  */
 static int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
 				 struct folio *folio, struct buffer_head *bh,
-				 size_t len, struct list_head *copies)
+				 struct list_head *copies)
 {
 	struct super_block *sb = inode->i_sb;
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
@@ -310,8 +318,7 @@ static int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
 	tid_t tid = handle->h_transaction->t_tid;
 	int err;
 
-	memcpy_from_folio(copy->bh->b_data, folio, bh_offset(bh), len);
-	memset(copy->bh->b_data + len, 0, bh->b_size - len);
+	memcpy_from_folio(copy->bh->b_data, folio, bh_offset(bh), bh->b_size);
 	copy->bh->b_blocknr = bh->b_blocknr;
 
 	err = ext4_eager_remember(sb, bh->b_blocknr, tid);
@@ -337,15 +344,23 @@ static int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
 
 /* --- a folio -------------------------------------------------------------- */
 
-/* Allocate a block that was put off, as written. */
+/*
+ * Allocate a block that was put off, as written. Or see that it is written: after
+ * a write that has failed its buffer looks as if it were.
+ */
 static int ext4_eager_map(handle_t *handle, struct inode *inode,
 			  struct buffer_head *bh, ext4_lblk_t lblk)
 {
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = 1 };
 	int ret;
 
-	if (!buffer_delay(bh))
-		return 0;
+	if (!buffer_delay(bh)) {
+		ret = ext4_map_blocks(NULL, inode, &map, 0);
+		if (ret > 0 && map.m_flags & EXT4_MAP_MAPPED &&
+		    map.m_pblk == bh->b_blocknr)
+			return 0;
+		return ret < 0 ? ret : -EAGAIN;
+	}
 	ret = ext4_map_blocks(handle, inode, &map,
 			      EXT4_GET_BLOCKS_CREATE |
 			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
@@ -378,6 +393,9 @@ static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
 	ext4_lblk_t lblk = pos >> inode->i_blkbits;
 	int err;
 
+	/* As write-back does: what is mapped may be stored to behind the end. */
+	if (pos < size && size < pos + folio_size(folio))
+		folio_zero_segment(folio, size - pos, folio_size(folio));
 	for (; pos < size; pos += bh->b_size, lblk++) {
 		if (ext4_eager_is_changed(inode->i_sb, bh)) {
 			if (buffer_unwritten(bh))
@@ -386,8 +404,6 @@ static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
 			if (err)
 				return err;
 			err = ext4_eager_queue_copy(handle, inode, folio, bh,
-						    min_t(loff_t, bh->b_size,
-							  size - pos),
 						    copies);
 			if (err) {
 				ext4_eager_order(handle, inode, lblk);
@@ -416,6 +432,15 @@ static int ext4_eager_grow(handle_t *handle, struct inode *inode, loff_t end)
 		ei->i_disksize = end;
 	up_write(&ei->i_data_sem);
 	return ext4_mark_inode_dirty(handle, inode);
+}
+
+static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)
+{
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+
+	spin_lock(&ei->lock);
+	ext4_eager_widen(&ei->copied, ext4_eager_range_of(folio));
+	spin_unlock(&ei->lock);
 }
 
 static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
@@ -454,6 +479,8 @@ static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
 	}
 	folio_unlock(folio);
 	if (end) {
+		/* Now that it is queued: a settling that finds it writes that. */
+		ext4_eager_note_copied(inode, folio);
 		err2 = ext4_eager_grow(handle, inode, end);
 		err = err ?: err2;
 		ext4_update_inode_fsync_trans(handle, inode, 1);
@@ -464,6 +491,23 @@ stop:
 out:
 	ext4_eager_free_copies(&copies);
 	return err;
+}
+
+/* Is there anything to be logged? Most pages of a range have been. */
+static bool ext4_eager_has_changed(struct inode *inode, struct folio *folio)
+{
+	struct buffer_head *head, *bh;
+	bool changed = false;
+
+	folio_lock(folio);
+	head = folio_buffers(folio);
+	bh = folio->mapping == inode->i_mapping ? head : NULL;
+	while (bh && !changed) {
+		changed = ext4_eager_is_changed(inode->i_sb, bh);
+		bh = bh->b_this_page == head ? NULL : bh->b_this_page;
+	}
+	folio_unlock(folio);
+	return changed;
 }
 
 /**
@@ -486,7 +530,9 @@ int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range)
 					      range.last, PAGECACHE_TAG_DIRTY,
 					      &batch)) {
 		for (i = 0; !err && i < folio_batch_count(&batch); i++)
-			err = ext4_eager_log_folio(inode, batch.folios[i]);
+			if (ext4_eager_has_changed(inode, batch.folios[i]))
+				err = ext4_eager_log_folio(inode,
+							   batch.folios[i]);
 		folio_batch_release(&batch);
 		cond_resched();
 	}

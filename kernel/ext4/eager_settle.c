@@ -89,8 +89,12 @@ struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
 	mutex_init(&ei->mutex);
 	spin_lock_init(&ei->lock);
 	INIT_LIST_HEAD(&ei->list);
-	/* Whatever is dirty by now. */
-	ei->last = ULONG_MAX;
+	ei->copied = EXT4_EAGER_NONE;
+	/*
+	 * Whatever is dirty by now. Who dirties a page and does not find this
+	 * has tagged it before: there is a barrier in __mark_inode_dirty().
+	 */
+	ei->window = EXT4_EAGER_ALL;
 	old = cmpxchg(&info->i_eager, NULL, ei);
 	if (!old)
 		return ei;
@@ -130,11 +134,15 @@ void ext4_eager_list(struct inode *inode)
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
 	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
 
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
+	if (eager->since_number <= eager->begun) {
+		eager->since_number = eager->begun + 1;
+		eager->since = jiffies;
+	}
 	WRITE_ONCE(EXT4_I(inode)->i_eager_gen, eager->begun + 1);
 	if (list_empty(&ei->list))
 		list_add_tail(&ei->list, &eager->inodes);
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	queue_delayed_work(eager->queue, &eager->work, EXT4_EAGER_SETTLE_AFTER);
 }
 
@@ -144,11 +152,11 @@ static bool ext4_eager_unlist_idle(struct ext4_eager_sb *eager,
 {
 	bool idle;
 
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
 	idle = !ei->busy;
 	if (idle)
 		list_del_init(&ei->list);
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	return idle;
 }
 
@@ -170,16 +178,27 @@ void ext4_eager_evict(struct inode *inode)
 
 /* --- one settling --------------------------------------------------------- */
 
-/* Write what is dirty of a file, and allocated, and wait. */
-static int ext4_eager_write_places(struct inode *inode)
+/* Write what is dirty of what was logged of a file, and wait. */
+static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 {
-	struct jbd2_inode jinode = {
-		.i_vfs_inode = inode,
-		.i_dirty_end = LLONG_MAX,
-	};
-	int err = ext4_normal_submit_inode_data_buffers(&jinode);
+	struct jbd2_inode jinode = { .i_vfs_inode = ei->inode };
+	struct ext4_eager_range copied;
+	int err;
 
-	filemap_fdatawait_range_keep_errors(inode->i_mapping, 0, LLONG_MAX);
+	spin_lock(&ei->lock);
+	copied = ei->copied;
+	ei->copied = EXT4_EAGER_NONE;
+	spin_unlock(&ei->lock);
+	if (copied.last < copied.first)
+		return 0;
+	jinode.i_dirty_start = copied.first << PAGE_SHIFT;
+	jinode.i_dirty_end = ext4_eager_end(copied);
+	/* Without the memory for it nobody can settle, and the log fills up. */
+	while ((err = ext4_normal_submit_inode_data_buffers(&jinode)) == -ENOMEM)
+		schedule_timeout_uninterruptible(HZ / 50);
+	filemap_fdatawait_range_keep_errors(ei->inode->i_mapping,
+					    jinode.i_dirty_start,
+					    jinode.i_dirty_end);
 	return err;
 }
 
@@ -190,22 +209,22 @@ static struct ext4_eager_inode *ext4_eager_next(struct ext4_eager_sb *eager,
 {
 	struct ext4_eager_inode *ei;
 
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
 	ei = list_first_entry_or_null(from, struct ext4_eager_inode, list);
 	if (ei) {
 		ei->busy = true;
 		list_move_tail(&ei->list, to);
 	}
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	return ei;
 }
 
 static void ext4_eager_put_busy(struct ext4_eager_sb *eager,
 				struct ext4_eager_inode *ei)
 {
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
 	ei->busy = false;
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	wake_up_all(&eager->wait);
 }
 
@@ -218,19 +237,19 @@ static int ext4_eager_write_all(struct super_block *sb, struct list_head *settle
 	int err = 0;
 
 	/* Not those that are listed from now on: they might never end. */
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
 	list_splice_init(&eager->inodes, &listed);
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	while (!err) {
 		ei = ext4_eager_next(eager, &listed, settled);
 		if (!ei)
 			break;
-		err = ext4_eager_write_places(ei->inode);
+		err = ext4_eager_write_places(ei);
 		ext4_eager_put_busy(eager, ei);
 	}
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
 	list_splice_init(&listed, settled);
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	return err;
 }
 
@@ -240,12 +259,12 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 {
 	struct ext4_eager_inode *ei, *next;
 
-	spin_lock(&eager->lock);
+	spin_lock_irq(&eager->lock);
 	list_for_each_entry_safe(ei, next, settled, list)
 		if (EXT4_I(ei->inode)->i_eager_gen <= number)
 			list_del_init(&ei->list);
 	list_splice_tail_init(settled, &eager->inodes);
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 }
 
 /* The journal is of no use any more. */
@@ -266,7 +285,6 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	int ret, err;
 	tid_t tid;
 
-	WRITE_ONCE(eager->kept, false);
 	ret = jbd2_burst_settle_begin(journal, &tid);
 	if (ret < 0)
 		return ext4_eager_give_up(sb, ret);
@@ -283,16 +301,17 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	return err;
 }
 
-/* Begin another one? @due: it is time for it, if there is anything. */
-static bool ext4_eager_begin(struct ext4_eager_sb *eager, bool due)
+/* Begin another one? If somebody waits for it, or copies are old enough. */
+static bool ext4_eager_begin(struct ext4_eager_sb *eager)
 {
 	bool begins;
 
-	spin_lock(&eager->lock);
-	begins = (due && atomic_read(&eager->nr_logged)) ||
-		eager->wanted > eager->begun;
+	spin_lock_irq(&eager->lock);
+	begins = eager->wanted > eager->begun ||
+		(eager->since_number > eager->begun &&
+		 time_after_eq(jiffies, eager->since + EXT4_EAGER_SETTLE_AFTER));
 	eager->begun += begins;
-	spin_unlock(&eager->lock);
+	spin_unlock_irq(&eager->lock);
 	return begins;
 }
 
@@ -303,38 +322,56 @@ static void ext4_eager_work(struct work_struct *work)
 	struct ext4_sb_info *sbi =
 		container_of(eager, struct ext4_sb_info, s_eager);
 	unsigned int flags = memalloc_nofs_save();
-	bool due = true;
 	ktime_t since;
 	s64 us;
 
-	while (ext4_eager_begin(eager, due)) {
-		due = false;
+	while (ext4_eager_begin(eager)) {
 		since = ktime_get();
 		ext4_eager_settle_once(sbi->s_sb, eager->begun);
 		us = ktime_us_delta(ktime_get(), since);
 		atomic64_inc(&eager->counts.settlings);
 		if (us > atomic64_read(&eager->counts.settle_max_us))
 			atomic64_set(&eager->counts.settle_max_us, us);
-		spin_lock(&eager->lock);
+		spin_lock_irq(&eager->lock);
 		WRITE_ONCE(eager->done, eager->begun);
-		spin_unlock(&eager->lock);
+		spin_unlock_irq(&eager->lock);
 		wake_up_all(&eager->wait);
 	}
+	/* What has come since is not old enough yet. */
+	if (READ_ONCE(eager->since_number) > READ_ONCE(eager->begun))
+		queue_delayed_work(eager->queue, &eager->work,
+				   EXT4_EAGER_SETTLE_AFTER);
 	memalloc_nofs_restore(flags);
 }
 
 /* --- who asks for it ------------------------------------------------------ */
 
+/* Ask for a settling, the next to begin. Returns its number. */
+static u64 ext4_eager_ask(struct ext4_eager_sb *eager)
+{
+	unsigned long flags;
+	u64 number;
+
+	spin_lock_irqsave(&eager->lock, flags);
+	number = eager->begun + 1;
+	eager->wanted = max(eager->wanted, number);
+	spin_unlock_irqrestore(&eager->lock, flags);
+	mod_delayed_work(eager->queue, &eager->work, 0);
+	return number;
+}
+
 /**
  * ext4_eager_settle_soon - have the log settled, but do not wait
  * @sb: the file system
- * @delay: in jiffies, if it is not to be earlier anyway
+ *
+ * Context: any. If it is being settled, that will do.
  */
-void ext4_eager_settle_soon(struct super_block *sb, unsigned long delay)
+void ext4_eager_settle_soon(struct super_block *sb)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 
-	mod_delayed_work(eager->queue, &eager->work, delay);
+	if (READ_ONCE(eager->begun) == READ_ONCE(eager->done))
+		ext4_eager_ask(eager);
 }
 
 /**
@@ -346,13 +383,8 @@ void ext4_eager_settle_soon(struct super_block *sb, unsigned long delay)
 int ext4_eager_settle(struct super_block *sb)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
-	u64 number;
+	u64 number = ext4_eager_ask(eager);
 
-	spin_lock(&eager->lock);
-	number = eager->begun + 1;
-	eager->wanted = max(eager->wanted, number);
-	spin_unlock(&eager->lock);
-	ext4_eager_settle_soon(sb, 0);
 	wait_event(eager->wait, READ_ONCE(eager->done) >= number);
 	return is_journal_aborted(EXT4_SB(sb)->s_journal) ? -EIO : 0;
 }
@@ -374,9 +406,10 @@ static int ext4_eager_settle_journal(journal_t *journal)
  */
 int ext4_eager_sync_fs(struct super_block *sb)
 {
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	int err;
 
-	if (likely(!READ_ONCE(ext4_eager_of(sb)->kept)))
+	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->done)))
 		return 0;
 	err = ext4_eager_settle(sb);
 	if (!err)

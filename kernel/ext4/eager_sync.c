@@ -21,14 +21,25 @@
  * Invariants and why they hold
  * ----------------------------
  *
- * - Data is written in place for a sync only while the log has no copy of any
- *   block of the file, and none is made: the sync holds the inode (held), and has
- *   the log settled first if there may be copies. Syncs that hold one inode at the
- *   same time do so in parallel.
- * - Who logs has the mutex until all that has changed is queued, and until the
- *   write-back of what the flusher has taken meanwhile has ended: a second sync finds
- *   an empty window only then. It learns of the transaction by i_datasync_tid.
+ * - Who has written data in place for a sync looks afterwards whether the log may
+ *   have copies of the file's blocks, and if so has it settled. A copy that was
+ *   made before the write, and is older, is gone then; one that was made later is
+ *   not older. No way past this: a file that cannot be logged any more may have
+ *   copies as well.
+ * - Who logs has the mutex until all that has changed is queued, and until all
+ *   write-back in the window has ended, be the page dirty again or not: what was
+ *   submitted may still have to be converted, and i_datasync_tid is read behind
+ *   that. A second sync finds an empty window only then.
  * - A window is given back if what it holds was not logged.
+ * - The first sync of an inode that was read again while the log may have had copies
+ *   of it has the log settled: its pages may have been dropped while they had
+ *   to stay dirty.
+ * - New blocks of a file that was mapped for writing are not logged. A direct read
+ *   writes dirty pages back before it begins, and a later store to a hole, synced,
+ *   would have it find a block that is allocated as written, and not been. Who
+ *   writes otherwise holds i_rwsem, as the direct read does.
+ * - Nothing is logged while the file system is frozen: it has no dirty page then,
+ *   and who has seen one before asks for protection from freezing.
  *
  * Lock order
  * ----------
@@ -100,37 +111,27 @@ static void ext4_eager_look(struct inode *inode, struct ext4_eager_range range,
 
 static struct ext4_eager_range ext4_eager_take_window(struct ext4_eager_inode *ei)
 {
-	struct ext4_eager_range range;
+	struct ext4_eager_range window;
 
 	spin_lock(&ei->lock);
-	range = (struct ext4_eager_range) { ei->first, ei->last };
-	ei->first = ULONG_MAX;
-	ei->last = 0;
+	window = ei->window;
+	ei->window = EXT4_EAGER_NONE;
 	spin_unlock(&ei->lock);
-	return range;
+	return window;
 }
 
 static void ext4_eager_give_back(struct ext4_eager_inode *ei,
-				 struct ext4_eager_range range)
+				 struct ext4_eager_range window)
 {
 	spin_lock(&ei->lock);
-	ei->first = min(ei->first, range.first);
-	ei->last = max(ei->last, range.last);
+	ext4_eager_widen(&ei->window, window);
 	spin_unlock(&ei->lock);
 }
 
-static void ext4_eager_wait(struct inode *inode, struct ext4_eager_range range)
-{
-	loff_t end = LLONG_MAX;
-
-	if (range.last < LLONG_MAX >> PAGE_SHIFT)
-		end = ((loff_t)(range.last + 1) << PAGE_SHIFT) - 1;
-	filemap_fdatawait_range_keep_errors(inode->i_mapping,
-					    (loff_t)range.first << PAGE_SHIFT,
-					    end);
-}
-
-/* Is so much of the log held by data that no more should come to it? */
+/*
+ * Is so much of the log held by data that no more should come to it? Handles wait
+ * for room when two thirds of it are used.
+ */
 static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
@@ -138,14 +139,14 @@ static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 	unsigned long held = jbd2_burst_held(journal);
 	unsigned int nr = atomic_read(&eager->nr_logged);
 
-	if (held > journal->j_total_len / 2 || nr > eager->max_logged / 2)
-		ext4_eager_settle_soon(sb, 0);
-	return held > journal->j_total_len / 4 * 3 ||
+	if (held > journal->j_total_len / 3 || nr > eager->max_logged / 2)
+		ext4_eager_settle_soon(sb);
+	return held > journal->j_total_len / 2 ||
 		nr + blocks > eager->max_logged;
 }
 
 /* Log, or write in place, and if so, why? */
-static bool ext4_eager_choose(struct inode *inode, struct ext4_eager_inode *ei,
+static bool ext4_eager_choose(struct inode *inode,
 			      const struct ext4_eager_work *work,
 			      unsigned int limit, enum ext4_eager_in_place *why)
 {
@@ -153,11 +154,14 @@ static bool ext4_eager_choose(struct inode *inode, struct ext4_eager_inode *ei,
 		*why = EXT4_EAGER_LARGE;
 	else if (work->unwritten)
 		*why = EXT4_EAGER_UNWRITTEN;
-	else if (ei->held || !ext4_eager_logs(inode))
+	else if (!ext4_eager_logs(inode))
 		*why = EXT4_EAGER_HELD;
 	else if (!work->fresh && work->runs == 1 &&
 		 !ext4_eager_may_have_copies(inode))
 		*why = EXT4_EAGER_OVERWRITE;
+	else if (work->fresh &&
+		 ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
+		*why = EXT4_EAGER_MAPPED;
 	else if (ext4_eager_is_full(inode->i_sb, work->blocks))
 		*why = EXT4_EAGER_FULL;
 	else
@@ -165,38 +169,51 @@ static bool ext4_eager_choose(struct inode *inode, struct ext4_eager_inode *ei,
 	return false;
 }
 
-/*
- * Log what has changed, with the mutex held. Return: 0, an error, or 1 if the
- * data has to go into place; the inode is held then.
- */
-static int ext4_eager_try(struct inode *inode, struct ext4_eager_inode *ei)
+/* Log what has changed in a window. False: it has to go into place. */
+static bool ext4_eager_log_window(struct inode *inode,
+				  struct ext4_eager_range window)
 {
 	struct ext4_eager_counts *counts = &ext4_eager_of(inode->i_sb)->counts;
 	unsigned int limit = READ_ONCE(ext4_eager_of(inode->i_sb)->pages)
 		<< (PAGE_SHIFT - inode->i_blkbits);
-	struct ext4_eager_range window = ext4_eager_take_window(ei);
 	enum ext4_eager_in_place why = EXT4_EAGER_FAILED;
 	struct ext4_eager_work work;
+	bool logged = false;
 
-	if (window.last < window.first)
-		return 0;
 	ext4_eager_look(inode, window, limit, &work);
-	if (work.blocks) {
-		if (!ext4_eager_choose(inode, ei, &work, limit, &why))
-			goto in_place;
-		if (ext4_eager_log_range(inode, window))
-			goto in_place;
-		atomic64_inc(&counts->syncs);
+	if (!work.blocks)
+		return true;
+	if (ext4_eager_choose(inode, &work, limit, &why) &&
+	    sb_start_intwrite_trylock(inode->i_sb)) {
+		logged = !ext4_eager_log_range(inode, window);
+		sb_end_intwrite(inode->i_sb);
 	}
-	/* What the flusher has taken is not dirty, and may be on its way. */
-	ext4_eager_wait(inode, window);
-	return 0;
+	atomic64_inc(logged ? &counts->syncs : &counts->in_place[why]);
+	return logged;
+}
 
-in_place:
-	ext4_eager_give_back(ei, window);
-	atomic64_inc(&counts->in_place[why]);
-	ei->held++;
-	return 1;
+/* Log what has changed since the last sync. False: it has to go into place. */
+static bool ext4_eager_log_data(struct inode *inode)
+{
+	struct ext4_eager_inode *ei = ext4_eager_get(inode);
+	struct ext4_eager_range window;
+	bool logged = true;
+
+	if (!ei)
+		return false;
+	mutex_lock(&ei->mutex);
+	window = ext4_eager_take_window(ei);
+	if (window.first <= window.last) {
+		logged = ext4_eager_log_window(inode, window);
+		if (logged)
+			filemap_fdatawait_range_keep_errors(inode->i_mapping,
+							    window.first << PAGE_SHIFT,
+							    ext4_eager_end(window));
+		else
+			ext4_eager_give_back(ei, window);
+	}
+	mutex_unlock(&ei->mutex);
+	return logged;
 }
 
 /**
@@ -213,25 +230,18 @@ in_place:
 int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
 {
 	struct inode *inode = file->f_mapping->host;
-	struct ext4_eager_inode *ei;
 	int ret, err = 0;
 
-	if (likely(!ext4_eager_logs(inode)))
-		return file_write_and_wait_range(file, start, end);
-	ei = ext4_eager_get(inode);
-	if (!ei)
-		return -ENOMEM;
-
-	mutex_lock(&ei->mutex);
-	ret = ext4_eager_try(inode, ei);
-	mutex_unlock(&ei->mutex);
-	if (!ret)
-		return 0;
-	if (ext4_eager_may_have_copies(inode))
+	if (unlikely(ext4_eager_may_have_copies(inode) &&
+		     !READ_ONCE(EXT4_I(inode)->i_eager))) {
 		err = ext4_eager_settle(inode->i_sb);
+		if (err)
+			return err;
+	}
+	if (ext4_eager_logs(inode) && ext4_eager_log_data(inode))
+		return 0;
 	ret = file_write_and_wait_range(file, start, end);
-	mutex_lock(&ei->mutex);
-	ei->held--;
-	mutex_unlock(&ei->mutex);
-	return err ?: ret;
+	if (unlikely(ext4_eager_may_have_copies(inode)))
+		err = ext4_eager_settle(inode->i_sb);
+	return ret ?: err;
 }

@@ -93,6 +93,7 @@ void jbd2_burst_log_starts(journal_t *journal, transaction_t *transaction);
 void jbd2_burst_limit_tail(journal_t *journal, tid_t *tid, unsigned long *block);
 bool jbd2_burst_make_room(journal_t *journal);
 int jbd2_burst_empty_log(journal_t *journal);
+int jbd2_burst_check_empty(journal_t *journal);
 
 /* For the journal and its commit thread */
 struct jbd2_burst *jbd2_burst_of(journal_t *journal);

@@ -183,6 +183,21 @@ int jbd2_burst_empty_log(journal_t *journal)
 	return 0;
 }
 
+/**
+ * jbd2_burst_check_empty - the log is about to be called empty
+ * @journal: the journal, j_checkpoint_mutex held or nobody else using it
+ *
+ * Return: 0, or -EIO if that would lose data; the journal has been aborted then.
+ */
+int jbd2_burst_check_empty(journal_t *journal)
+{
+	if (likely(!jbd2_burst_holds_tail(journal)))
+		return 0;
+	WARN_ON_ONCE(!is_journal_aborted(journal));
+	jbd2_journal_abort(journal, -EIO);
+	return -EIO;
+}
+
 /* Commit what is running, and wait for that and for what was committing. */
 static int jbd2_burst_commit_running(journal_t *journal)
 {
