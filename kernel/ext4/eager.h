@@ -94,6 +94,7 @@ struct ext4_eager_inode {
 	spinlock_t	lock;		/* of both ranges */
 	struct ext4_eager_range window;	/* what has changed since it was synced */
 	struct ext4_eager_range copied;	/* what was logged since it was settled */
+	struct ext4_eager_range settling; /* by the worker: what it writes */
 	struct list_head list;		/* s_eager.inodes, by its lock */
 	bool		busy;		/* by that lock, too: being settled */
 };

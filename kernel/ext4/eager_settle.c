@@ -178,28 +178,33 @@ void ext4_eager_evict(struct inode *inode)
 
 /* --- one settling --------------------------------------------------------- */
 
-/* Write what is dirty of what was logged of a file, and wait. */
+/* Start to write what is dirty of what was logged of a file. */
 static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 {
 	struct jbd2_inode jinode = { .i_vfs_inode = ei->inode };
-	struct ext4_eager_range copied;
 	int err;
 
 	spin_lock(&ei->lock);
-	copied = ei->copied;
+	ei->settling = ei->copied;
 	ei->copied = EXT4_EAGER_NONE;
 	spin_unlock(&ei->lock);
-	if (copied.last < copied.first)
+	if (ei->settling.last < ei->settling.first)
 		return 0;
-	jinode.i_dirty_start = copied.first << PAGE_SHIFT;
-	jinode.i_dirty_end = ext4_eager_end(copied);
+	jinode.i_dirty_start = ei->settling.first << PAGE_SHIFT;
+	jinode.i_dirty_end = ext4_eager_end(ei->settling);
 	/* Without the memory for it nobody can settle, and the log fills up. */
 	while ((err = ext4_normal_submit_inode_data_buffers(&jinode)) == -ENOMEM)
 		schedule_timeout_uninterruptible(HZ / 50);
-	filemap_fdatawait_range_keep_errors(ei->inode->i_mapping,
-					    jinode.i_dirty_start,
-					    jinode.i_dirty_end);
 	return err;
+}
+
+static int ext4_eager_wait_for_places(struct ext4_eager_inode *ei)
+{
+	if (ei->settling.first <= ei->settling.last)
+		filemap_fdatawait_range_keep_errors(ei->inode->i_mapping,
+						    ei->settling.first << PAGE_SHIFT,
+						    ext4_eager_end(ei->settling));
+	return 0;
 }
 
 /* The next file of @from, busy, which goes to @to; NULL: all of them have. */
@@ -228,29 +233,44 @@ static void ext4_eager_put_busy(struct ext4_eager_sb *eager,
 	wake_up_all(&eager->wait);
 }
 
-/* Write the places of all files that are listed; these go to @settled. */
-static int ext4_eager_write_all(struct super_block *sb, struct list_head *settled)
+/* Do something with each file of @from, which go to @to; all do, after an error. */
+static int ext4_eager_for_each(struct ext4_eager_sb *eager,
+			       struct list_head *from, struct list_head *to,
+			       int (*action)(struct ext4_eager_inode *ei))
 {
-	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	struct ext4_eager_inode *ei;
-	LIST_HEAD(listed);
 	int err = 0;
+
+	while (!err) {
+		ei = ext4_eager_next(eager, from, to);
+		if (!ei)
+			break;
+		err = action(ei);
+		ext4_eager_put_busy(eager, ei);
+	}
+	spin_lock_irq(&eager->lock);
+	list_splice_tail_init(from, to);
+	spin_unlock_irq(&eager->lock);
+	return err;
+}
+
+/* Write the places of all files that are listed; these go to @settled. */
+static int ext4_eager_write_all(struct ext4_eager_sb *eager,
+				struct list_head *settled)
+{
+	LIST_HEAD(listed);
+	LIST_HEAD(written);
+	int err, err2;
 
 	/* Not those that are listed from now on: they might never end. */
 	spin_lock_irq(&eager->lock);
 	list_splice_init(&eager->inodes, &listed);
 	spin_unlock_irq(&eager->lock);
-	while (!err) {
-		ei = ext4_eager_next(eager, &listed, settled);
-		if (!ei)
-			break;
-		err = ext4_eager_write_places(ei);
-		ext4_eager_put_busy(eager, ei);
-	}
-	spin_lock_irq(&eager->lock);
-	list_splice_init(&listed, settled);
-	spin_unlock_irq(&eager->lock);
-	return err;
+	err = ext4_eager_for_each(eager, &listed, &written,
+				  ext4_eager_write_places);
+	err2 = ext4_eager_for_each(eager, &written, settled,
+				   ext4_eager_wait_for_places);
+	return err ?: err2;
 }
 
 /* Settling number @number has ended: who has nothing newer leaves the list. */
@@ -288,7 +308,7 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	ret = jbd2_burst_settle_begin(journal, &tid);
 	if (ret < 0)
 		return ext4_eager_give_up(sb, ret);
-	err = ext4_eager_write_all(sb, &settled);
+	err = ext4_eager_write_all(eager, &settled);
 	if (!err && READ_ONCE(eager->lost))
 		err = -EIO;
 	if (!err && ret)

@@ -53,6 +53,12 @@
 
 #include "eager_internal.h"
 
+/*
+ * The threshold where a flush costs nothing: the copy of a block costs more of the
+ * processor then than waiting for its place.
+ */
+#define EXT4_EAGER_PAGES_UNCACHED	2U
+
 /* What a sync would have to write. */
 struct ext4_eager_work {
 	unsigned int	blocks;		/* or more than the threshold: then at least */
@@ -169,13 +175,22 @@ static bool ext4_eager_choose(struct inode *inode,
 	return false;
 }
 
+/* How many blocks may be logged for a sync. */
+static unsigned int ext4_eager_limit(struct inode *inode)
+{
+	unsigned int pages = READ_ONCE(ext4_eager_of(inode->i_sb)->pages);
+
+	if (!bdev_write_cache(inode->i_sb->s_bdev))
+		pages = min(pages, EXT4_EAGER_PAGES_UNCACHED);
+	return pages << (PAGE_SHIFT - inode->i_blkbits);
+}
+
 /* Log what has changed in a window. False: it has to go into place. */
 static bool ext4_eager_log_window(struct inode *inode,
 				  struct ext4_eager_range window)
 {
 	struct ext4_eager_counts *counts = &ext4_eager_of(inode->i_sb)->counts;
-	unsigned int limit = READ_ONCE(ext4_eager_of(inode->i_sb)->pages)
-		<< (PAGE_SHIFT - inode->i_blkbits);
+	unsigned int limit = ext4_eager_limit(inode);
 	enum ext4_eager_in_place why = EXT4_EAGER_FAILED;
 	struct ext4_eager_work work;
 	bool logged = false;
