@@ -18,16 +18,6 @@ struct fs_parameter;
 struct seq_file;
 struct super_block;
 
-/*
- * In a dirty buffer: the log has its contents. Behind the one bit that ext4 has
- * taken of those that jbd2 leaves to file systems.
- */
-enum {
-	BH_Logged = BH_JBDPrivateStart + 1,
-};
-
-BUFFER_FNS(Logged, logged)
-
 /* Type of a handle that logs data, the first but one that stock ext4 leaves. */
 #define EXT4_HT_LOG_DATA	(EXT4_HT_MAX + 1)
 
@@ -61,11 +51,11 @@ struct ext4_eager_sb {
 	struct xarray	logged;		/* block: tid of the latest copy */
 	atomic_t	nr_logged;	/* blocks in it */
 	unsigned int	max_logged;
-	spinlock_t	copies_lock;
+	spinlock_t	copies_lock;	/* of these lists */
 	struct list_head copies[2];	/* by parity of their transaction's tid */
 
 	/* Settling (eager_settle.c). */
-	spinlock_t	lock;
+	spinlock_t	lock;		/* of all up to lost */
 	struct list_head inodes;	/* struct ext4_eager_inode */
 	u64		wanted;		/* settlings, by number: asked for, */
 	u64		begun;		/* begun, */

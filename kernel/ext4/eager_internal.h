@@ -9,6 +9,10 @@
 #include "ext4_jbd2.h"
 #include "eager.h"
 
+/* Of a dirty buffer: the log has its contents. */
+#define BH_LOGGED	(BH_BITMAP_UPTODATE + 1)
+BUFFER_FNS(LOGGED, logged)
+
 #define EXT4_EAGER_NONE	((struct ext4_eager_range) { .first = ULONG_MAX })
 #define EXT4_EAGER_ALL	((struct ext4_eager_range) { .last = ULONG_MAX })
 

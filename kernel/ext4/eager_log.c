@@ -100,8 +100,9 @@ bool ext4_eager_logs(struct inode *inode)
 	struct super_block *sb = inode->i_sb;
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
-	return IS_ENABLED(CONFIG_64BIT) && journal && jbd2_burst_on(journal) && S_ISREG(inode->i_mode) &&
-		test_opt(sb, DELALLOC) && EXT4_SB(sb)->s_cluster_ratio == 1 &&
+	return IS_ENABLED(CONFIG_64BIT) && journal && jbd2_burst_on(journal) &&
+		S_ISREG(inode->i_mode) && test_opt(sb, DELALLOC) &&
+		EXT4_SB(sb)->s_cluster_ratio == 1 &&
 		ext4_test_inode_flag(inode, EXT4_INODE_EXTENTS) &&
 		!ext4_should_journal_data(inode) && !ext4_is_quota_file(inode) &&
 		!IS_ENCRYPTED(inode) && !IS_DAX(inode) && !IS_VERITY(inode) &&
