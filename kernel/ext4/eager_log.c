@@ -106,7 +106,7 @@ bool ext4_eager_logs(struct inode *inode)
 		ext4_test_inode_flag(inode, EXT4_INODE_EXTENTS) &&
 		!ext4_should_journal_data(inode) && !ext4_is_quota_file(inode) &&
 		!IS_ENCRYPTED(inode) && !IS_DAX(inode) && !IS_VERITY(inode) &&
-		!IS_SWAPFILE(inode) && !ext4_has_inline_data(inode) &&
+		!IS_SWAPFILE(inode) && !ext4_has_feature_inline_data(sb) &&
 		!ext4_verity_in_progress(inode) &&
 		!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
 }
@@ -355,13 +355,16 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = 1 };
 	int ret;
 
-	if (!buffer_delay(bh)) {
-		ret = ext4_map_blocks(NULL, inode, &map, 0);
-		if (ret > 0 && map.m_flags & EXT4_MAP_MAPPED &&
-		    map.m_pblk == bh->b_blocknr)
-			return 0;
-		return ret < 0 ? ret : -EAGAIN;
-	}
+	ret = ext4_map_blocks(NULL, inode, &map, 0);
+	if (ret < 0)
+		return ret;
+	if (!buffer_delay(bh))
+		return map.m_flags & EXT4_MAP_MAPPED &&
+			map.m_pblk == bh->b_blocknr ? 0 : -EAGAIN;
+	/* Preallocated since, or to be read past the page cache: eager_sync.c. */
+	if (ret || ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
+		return -EAGAIN;
+	map.m_len = 1;
 	ret = ext4_map_blocks(handle, inode, &map,
 			      EXT4_GET_BLOCKS_CREATE |
 			      EXT4_GET_BLOCKS_METADATA_NOFAIL |

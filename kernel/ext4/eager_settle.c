@@ -37,9 +37,9 @@
  * - An inode is not evicted while it is being settled: eviction waits (busy). It needs
  *   no reference for that, which could be the last and would be put here. Nobody
  *   holds a folio of an inode that is being evicted, so that wait ends.
- * - An inode that has been evicted may have copies, of which it knows nothing when
- *   it is read again: so it may have some until a settling has ended that began
- *   later (i_eager_gen).
+ * - An inode that has been evicted may have copies. Until a settling has ended well
+ *   that began later (i_eager_gen) its number is kept (gone), and an inode that
+ *   is read with that number may have copies as well.
  * - If the write of a block fails that has a copy, fsync has returned 0 for it. The
  *   log still has it: the journal is aborted, the tail stays, and recovery
  *   restores the block.
@@ -108,10 +108,10 @@ struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
  */
 void ext4_eager_read_inode(struct inode *inode)
 {
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+	void *gen = xa_load(&ext4_eager_of(inode->i_sb)->gone, inode->i_ino);
 
-	if (atomic_read(&eager->nr_logged))
-		EXT4_I(inode)->i_eager_gen = READ_ONCE(eager->begun) + 1;
+	if (unlikely(gen))
+		EXT4_I(inode)->i_eager_gen = xa_to_value(gen);
 }
 
 /**
@@ -121,7 +121,7 @@ void ext4_eager_read_inode(struct inode *inode)
 bool ext4_eager_may_have_copies(struct inode *inode)
 {
 	return READ_ONCE(EXT4_I(inode)->i_eager_gen) >
-		READ_ONCE(ext4_eager_of(inode->i_sb)->done);
+		READ_ONCE(ext4_eager_of(inode->i_sb)->settled);
 }
 
 /**
@@ -171,6 +171,10 @@ void ext4_eager_evict(struct inode *inode)
 
 	if (likely(!ei))
 		return;
+	if (inode->i_nlink && ext4_eager_may_have_copies(inode))
+		xa_store(&eager->gone, inode->i_ino,
+			 xa_mk_value(EXT4_I(inode)->i_eager_gen),
+			 GFP_NOFS | __GFP_NOFAIL);
 	wait_event(eager->wait, ext4_eager_unlist_idle(eager, ei));
 	EXT4_I(inode)->i_eager = NULL;
 	kfree(ei);
@@ -297,6 +301,20 @@ static int ext4_eager_give_up(struct super_block *sb, int err)
 	return -EIO;
 }
 
+/* Settling number @number has ended well. */
+static void ext4_eager_note_settled(struct super_block *sb, u64 number)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	unsigned long ino;
+	void *gen;
+
+	ext4_eager_settled(sb, READ_ONCE(EXT4_SB(sb)->s_journal->j_tail_sequence));
+	WRITE_ONCE(eager->settled, number);
+	xa_for_each(&eager->gone, ino, gen)
+		if (xa_to_value(gen) <= number)
+			xa_cmpxchg(&eager->gone, ino, gen, NULL, 0);
+}
+
 static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
@@ -316,7 +334,7 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	if (err)
 		err = ext4_eager_give_up(sb, err);
 	else
-		ext4_eager_settled(sb, READ_ONCE(journal->j_tail_sequence));
+		ext4_eager_note_settled(sb, number);
 	ext4_eager_unlist(eager, &settled, err ? 0 : number);
 	return err;
 }
@@ -352,9 +370,7 @@ static void ext4_eager_work(struct work_struct *work)
 		atomic64_inc(&eager->counts.settlings);
 		if (us > atomic64_read(&eager->counts.settle_max_us))
 			atomic64_set(&eager->counts.settle_max_us, us);
-		spin_lock_irq(&eager->lock);
 		WRITE_ONCE(eager->done, eager->begun);
-		spin_unlock_irq(&eager->lock);
 		wake_up_all(&eager->wait);
 	}
 	/* What has come since is not old enough yet. */
@@ -429,7 +445,7 @@ int ext4_eager_sync_fs(struct super_block *sb)
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	int err;
 
-	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->done)))
+	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->settled)))
 		return 0;
 	err = ext4_eager_settle(sb);
 	if (!err)
@@ -448,6 +464,7 @@ void ext4_eager_init_sb(struct ext4_sb_info *sbi)
 	struct ext4_eager_sb *eager = &sbi->s_eager;
 
 	xa_init(&eager->logged);
+	xa_init(&eager->gone);
 	spin_lock_init(&eager->copies_lock);
 	INIT_LIST_HEAD(&eager->copies[0]);
 	INIT_LIST_HEAD(&eager->copies[1]);
@@ -514,4 +531,5 @@ void ext4_eager_destroy_sb(struct ext4_sb_info *sbi)
 		     !list_empty(&eager->copies[1]) ||
 		     !list_empty(&eager->inodes));
 	xa_destroy(&eager->logged);
+	xa_destroy(&eager->gone);
 }
