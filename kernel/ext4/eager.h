@@ -109,15 +109,20 @@ int ext4_eager_load(struct super_block *sb);
 void ext4_eager_remount(struct super_block *sb);
 ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf);
 
+/* eager_copy.c */
+void ext4_eager_committed(struct super_block *sb, tid_t tid);
+
 /* eager_log.c */
 void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
 			size_t to);
-void ext4_eager_committed(struct super_block *sb, tid_t tid);
-bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
 
 /* eager_sync.c */
 int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end);
 int ext4_eager_end_sync(struct inode *inode);
+
+/* eager_inode.c */
+void ext4_eager_read_inode(struct inode *inode);
+void ext4_eager_evict(struct inode *inode);
 
 /* eager_settle.c */
 void ext4_eager_init_sb(struct ext4_sb_info *sbi);
@@ -125,8 +130,6 @@ int ext4_eager_start(struct super_block *sb);
 void ext4_eager_stop(struct super_block *sb);
 void ext4_eager_destroy_sb(struct ext4_sb_info *sbi);
 int ext4_eager_sync_fs(struct super_block *sb);
-void ext4_eager_evict(struct inode *inode);
-void ext4_eager_read_inode(struct inode *inode);
 
 /* eager_hold.c */
 bool ext4_eager_hold(struct inode *inode);
