@@ -140,17 +140,15 @@ static void settle_end(struct state *s)
 	waiters(s, WAIT_BEGUN, WAIT_DONE);
 }
 
-/* Writes the pages of settle_todo, one a step, and waits for all. Returns what it has done. */
+/* Writes the pages of settle_todo, one a step in any order, and waits for all. */
 enum written { BLOCKED, SENT, WRITTEN };
 
-static enum written settle_write(struct state *s)
+static enum written settle_write(struct state *s, int f)
 {
-	for (int f = 0; f < FILES; f++) {
-		struct file *file = &s->file[f];
+	struct file *file = &s->file[f];
 
-		if (!(s->settle_todo >> f & 1))
-			continue;
-		if (file->flight && file->dirty)
+	if (s->settle_todo) {
+		if (!(s->settle_todo >> f & 1) || (file->flight && file->dirty))
 			return BLOCKED;
 		s->settle_todo &= ~(1 << f);
 		s->settle_wait |= 1 << f;
@@ -158,8 +156,8 @@ static enum written settle_write(struct state *s)
 			s->settle_kept |= 1 << f;
 		return SENT;
 	}
-	for (int f = 0; f < FILES && !FAULTY(SETTLE_DOES_NOT_WAIT); f++)
-		if (s->settle_wait >> f & 1 && s->file[f].flight)
+	for (int i = 0; i < FILES && !FAULTY(SETTLE_DOES_NOT_WAIT); i++)
+		if (s->settle_wait >> i & 1 && s->file[i].flight)
 			return BLOCKED;
 	s->settle_wait = 0;
 	return WRITTEN;
@@ -181,7 +179,7 @@ bool settle_goes_on(struct state *s, int arg)
 {
 	enum written written;
 
-	if (arg && s->settle != SETTLE_NUMBERS)
+	if (arg && s->settle != SETTLE_NUMBERS && !s->settle_todo)
 		return false;
 	switch (s->settle) {
 	case SETTLE_COMMIT:
@@ -194,7 +192,7 @@ bool settle_goes_on(struct state *s, int arg)
 		s->settle = SETTLE_PLACES;
 		return true;
 	case SETTLE_PLACES:
-		written = settle_write(s);
+		written = settle_write(s, arg);
 		if (written != WRITTEN)
 			return written == SENT;
 		s->settle_tid = s->running - !s->handles;
@@ -233,7 +231,7 @@ bool settle_goes_on(struct state *s, int arg)
 			settle_end(s);
 		return true;
 	case SETTLE_STEP_7:
-		written = settle_write(s);
+		written = settle_write(s, arg);
 		if (written == WRITTEN)
 			settle_end(s);
 		return written != BLOCKED;

@@ -82,7 +82,7 @@ typedef uint64_t u64;
 	X(FSYNC, 6, "fsync begins")					\
 	X(SYNC, 1, "sync begins")					\
 	X(FREEZE, 1, "freeze begins")					\
-	X(PROCEED, 4, "goes on")					\
+	X(PROCEED, 8, "goes on")					\
 	X(LOCK, 1, "commit: locked")					\
 	X(ORDER, 2, "commit: ordered data")				\
 	X(LOG, 2, "commit: log written")				\

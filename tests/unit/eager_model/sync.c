@@ -224,23 +224,21 @@ bool sync_all_begin(struct state *s, u8 what)
 static bool sync_all_goes_on(struct state *s, struct actor *actor, int arg)
 {
 	bool freeze = actor->what == WHAT_FREEZE;
+	int f = arg % FILES, wish = arg / FILES;	/* in any order */
+	struct file *file = &s->file[f];
 
 	switch (actor->pc) {
 	case SYNC_ALL:
-		for (int f = 0; f < FILES; f++) {
-			struct file *file = &s->file[f];
-
-			if (!(actor->late >> f & 1))
-				continue;
-			if (file->flight && file->dirty)
-				return false;
-			actor->late &= ~(1 << f);
-			if (!file->dirty || (file->mem.orphan && !file->mem.block))
-				return !arg;
-			return submit(s, f, arg);
+		if (!actor->late) {
+			actor->pc = SYNC_ALL_PLACED;
+			return !arg && !s->file[0].flight && !s->file[1].flight;
 		}
-		actor->pc = SYNC_ALL_PLACED;
-		return !arg && !s->file[0].flight && !s->file[1].flight;
+		if (!(actor->late >> f & 1) || (file->flight && file->dirty))
+			return false;
+		actor->late &= ~(1 << f);
+		if (!file->dirty || (file->mem.orphan && !file->mem.block))
+			return !wish;
+		return submit(s, f, wish);
 	case SYNC_ALL_PLACED:
 		actor->pc = SYNC_ALL_SETTLED;
 		if (freeze || (s->kept && !FAULTY(SYNCFS_SKIPS_SETTLE)))
@@ -276,5 +274,5 @@ bool sync_goes_on(struct state *s, int i, int arg)
 	}
 	if (actor->what > FILES)
 		return sync_all_goes_on(s, actor, arg);
-	return fsync_goes_on(s, actor, actor->what - 1, arg);
+	return arg < BLOCKS && fsync_goes_on(s, actor, actor->what - 1, arg);
 }
