@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every interleaving of what a budget allows, breadth first, or a walk by chance. Each state that is
- * new is judged: whatever a power cut leaves now, recovery has to bring back what was promised.
+ * Every interleaving of what a budget allows, breadth first, or a walk by chance.
+ * Each new state is judged: whatever a power cut leaves now, recovery has to
+ * bring back what was promised.
  */
 #include <stdio.h>
 #include <stdlib.h>
