@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
+from tests.vm.eagerfs import OPTIONS, barriers, journal, stats
 from tests.vm.guestfs import CRASH, CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
-from tests.vm.test_eager import OPTIONS, barriers, in_force, journal, stats
+from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
 FAIL_A_FLUSH = (
