@@ -110,7 +110,7 @@ void ext4_eager_read_inode(struct inode *inode)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
 
-	if (atomic_read(&eager->nr_logged))
+	if (S_ISREG(inode->i_mode) && atomic_read(&eager->nr_logged))
 		EXT4_I(inode)->i_eager_gen = READ_ONCE(eager->begun) + 1;
 }
 
