@@ -56,6 +56,18 @@ def test_part_of_the_log_settles(fs: GuestFs, pages: int) -> None:
     assert logged > 75 * pages
 
 
+def test_folder_has_no_copies(fs: GuestFs) -> None:
+    """So when it is read again, its sync need not wait for them to be settled."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        before, after = run(
+            fs,
+            "mkdir $m/d; sync; settle; o $f open append fsync\n"
+            "echo 3 >/proc/sys/vm/drop_caches; s; touch $m/d/n; sync $m/d; s; cut_keeps f",
+        )
+    assert before["unsettled_blocks"] == 1 and after["settlings"] == before["settlings"]
+
+
 def test_sync_2_settles_what_is_newer_in_place(fs: GuestFs) -> None:
     """Else replay would undo what it has promised. Not what is in place as the log has it."""
     words = "create overwrite:4096 fsync overwrite:4096 writeback waitfirst sync"
