@@ -93,6 +93,11 @@ def test_switched_under_load(fs: GuestFs) -> None:
         fs.ops(CRASH)
         for number in (1, 2, 3):
             assert fs.crashed(f"/t{number}").mode == 0o600
+        fs.vm.run(
+            "mkdir /dev/shm/d; cd /dev/shm/d\n"
+            f"debugfs -R 'rdump /t1 /t2 /t3 .' {CRASH_IMAGE} 2>/dev/null\n"
+            f"for t in t1 t2 t3; do diff -r {MNT}/$t $t || exit 7; done; rm -r /dev/shm/d"
+        )
 
 
 def test_log_goes_round(fs: GuestFs) -> None:

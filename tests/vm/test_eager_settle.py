@@ -142,3 +142,26 @@ def test_stock_kernel_recovers_it(fs: GuestFs, stock_modules: ModuleSet) -> None
         "cmp /dev/shm/m/f /dev/shm/want.f && [ ! -e /dev/shm/m/gone ] || exit 6\n"
         "umount /dev/shm/m; e2fsck -fn $img || exit 7",
     )
+
+
+def test_many_at_once(fs: GuestFs) -> None:
+    """Four that sync one file, one that makes and removes files, and all that settles."""
+    writers = [
+        "".join(f"overwrite:4096,{(4 * step + one) % 24 * 4096} fsync " for step in range(40))
+        for one in range(4)
+    ]
+    makers = "".join(f"file:$m/n{step % 3} {'create' if step < 3 else 'open'} truncate:0 append "
+                     "fsync append fdatasync " for step in range(30))  # fmt: skip
+    others = "sleep:2 freeze thaw sleep:2 sync sleep:2 syncfs writeback " * 12
+    dropped = "for n in 1 2 3 4 5 6; do sleep 0.01; echo 3 >/proc/sys/vm/drop_caches; done"
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        before, after = run(
+            fs,
+            "s\n"
+            + "".join(f'(o $f open {words}) & jobs="$jobs $!"\n' for words in [*writers, others])
+            + f'(o $m/n0 {makers}) & jobs="$jobs $!"\n{dropped}\n'
+            "for job in $jobs; do wait $job || exit 6; done; s; cut_keeps f n0 n1 n2",
+        )
+    assert after["settlings"] - before["settlings"] >= 5
+    assert after["data_blocks"] - before["data_blocks"] > 100
