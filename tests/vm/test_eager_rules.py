@@ -84,7 +84,7 @@ def test_evicted_and_read_again(fs: GuestFs) -> None:
             "o $m/g open chmod:600 fsync; s; cut_keeps g",
         )
     assert before["unsettled_blocks"] > 0
-    assert after["in_place_overwrite"] == before["in_place_overwrite"] + 1
+    assert after["in_place_no_new_blocks"] == before["in_place_no_new_blocks"] + 1
     assert after["settlings"] == before["settlings"] + 1
     assert last["settlings"] <= after["settlings"] + 1
 
