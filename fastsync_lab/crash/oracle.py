@@ -251,11 +251,28 @@ def _size_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Itera
         yield f"size is {file.size}, not {_either({high for _, high in ranges})}"
 
 
+def _shrinks(node: Node, file: File, cut: Cut) -> list[tuple[Version, int]]:
+    """The truncations that have happened, for the file has a size that only later ones gave it.
+
+    What they have cut off is zeroed before: where a larger file shows it again it is so for good.
+    """
+    for version in node.versions["size"]:
+        assert isinstance(version.value, tuple)
+        low, high = version.value
+        if version.op in cut.begun and low <= file.size <= high:
+            return [(shrink, size) for shrink, size in node.shrinks if shrink.end < version.begin]
+    return []
+
+
 def _contents_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Iterator[str]:
     bad = []
+    shrinks = _shrinks(node, file, cut)
     for sector, found in enumerate(file.sectors):
         start, length = _place(file, sector)
         versions = node.sectors.get(sector, [Version(-1, -1, -1, ZEROS)])
+        gone = max((one.end for one, size in shrinks if size < start + SECTOR), default=-1)
+        replaced = [number for number, one in enumerate(versions) if one.end <= gone]
+        versions = versions[replaced[-1] if replaced else 0 :]
         relevant = [
             sync
             for sync in syncs

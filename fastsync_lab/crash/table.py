@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fastsync_lab.crash.case import CONTROL, EAGER_MODES, MODES, MTIME_MODES, Case
 from fastsync_lab.crash.kinds import KINDS
+from fastsync_lab.crash.logged import GENERATORS as LOGGED
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
 
@@ -64,6 +65,8 @@ TABLE = (
     Row(("one-by-one", "append", "direct", "punch", "random"), ("dioread_lock",), ("eager",)),
     Row(QUICK, ("1k-blocks", "bigalloc", "quota", "small-inodes"), ("eager",)),
     Row(("inline",), ("inline_data",), ("eager",)),
+    Row((*LOGGED,), ("ordered",), (*EAGER_MODES, CONTROL)),
+    Row((*LOGGED,), ("1k-blocks",), ("eager", CONTROL)),
 )
 
 
