@@ -9,7 +9,17 @@ from collections.abc import Callable, Mapping
 from itertools import count
 
 from fastsync_lab.crash.generated import Folder, random_step
-from fastsync_lab.crash.script import BLOCK, SYNCS, Script, pause, sync_now_and_then
+from fastsync_lab.crash.script import (
+    ALLOCATE,
+    BLOCK,
+    PREALLOCATE,
+    PUNCH,
+    SYNCS,
+    ZERO_RANGE,
+    Script,
+    pause,
+    sync_now_and_then,
+)
 
 PREFIX = "logged-"
 THRESHOLD = 8
@@ -85,7 +95,8 @@ def scatter(rng: random.Random) -> Script:
     for _ in range(26):
         path = rng.choice(["f", "f", "g"])
         large = rng.random() < 0.25
-        for block in rng.sample(range(0, 64, 3), rng.randint(9, 14) if large else rng.randint(2, 5)):
+        blocks = rng.randint(9, 14) if large else rng.randint(2, 5)
+        for block in rng.sample(range(0, 64, 3), blocks):
             offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
             script.do("write", path, block * BLOCK + offset, length)
         if rng.random() < 0.2:
@@ -93,6 +104,22 @@ def scatter(rng: random.Random) -> Script:
         script.do(rng.choice(["fsync", "fdatasync"]), path)
         pause(script, rng)
         settle(script, rng)
+    return script
+
+
+def churn(rng: random.Random) -> Script:
+    """Many small syncs in little time: more than the log has room for, and cold data among them."""
+    script = start({"cold": 40, "hot": 4, "warm": 8})
+    for number in range(150):
+        path = rng.choice(["hot"] * 5 + ["warm"])
+        first = rng.randrange(2)
+        script.do("write", path, first * BLOCK, BLOCK)
+        script.do("write", path, (first + 2) * BLOCK, 1000)
+        if number % 13 == 0:
+            for block in rng.sample(range(0, 40, 2), 3):
+                script.do("write", "cold", block * BLOCK, BLOCK)
+            script.do("fdatasync", "cold")
+        script.do(rng.choice(["fdatasync", "fdatasync", "fsync"]), path)
     return script
 
 
@@ -280,8 +307,8 @@ def race(rng: random.Random) -> Script:
                 script.do("write", wide, block * BLOCK, BLOCK)
             script.do("fdatasync", wide)
         script.do("fsync", own)
-        script.do("falloc", wide, 0, 0, BLOCK, thread=1)
-        script.do("sleep", rng.choice([1, 300, 600, 1200, 2000, 3000, 5000]), thread=2)
+        script.do("falloc", wide, ZERO_RANGE, 0, BLOCK, thread=1)
+        script.do("sleep", rng.choice([500, 2000, 4000, 6000, 8000, 10000, 13000]), thread=2)
         script.do(*rng.choice([("unlink", own), ("truncate", own, 0), ("truncate", own, BLOCK)]),
                   thread=2)  # fmt: skip
         script.do("write", OTHER, number * BLOCK, BLOCK, thread=3)
@@ -317,7 +344,66 @@ def mix(rng: random.Random) -> Script:
     return script
 
 
+def space(rng: random.Random) -> Script:
+    """Blocks that are allocated between write and sync, zeroed, punched or moved under copies."""
+    script = start({"old": 16})
+    for number in range(14):
+        path = rng.choice(["old", f"n{number}", f"n{number}"])
+        if path == "old":
+            for block in rng.sample(range(16), 2):
+                script.do("write", path, block * BLOCK, BLOCK)
+        else:
+            script.file(path, 0)
+            script.do("write", path, rng.randint(0, 3) * BLOCK, rng.choice([BLOCK, 3 * BLOCK]))
+        before = rng.random() < 0.5
+        if before:
+            sync(script, rng, path)
+        mode = rng.choice([ALLOCATE, ALLOCATE, PREALLOCATE, ZERO_RANGE | 1, PUNCH])
+        offset = rng.choice([0, BLOCK, 500])
+        script.do("falloc", path, mode, offset, rng.choice([3, 6, 12]) * BLOCK)
+        script.do("write", path, rng.randint(0, 3) * BLOCK, rng.choice([900, BLOCK]))
+        if rng.random() < 0.3:
+            write_back(script, path)
+        if rng.random() < 0.8 or not before:
+            sync(script, rng, path)
+        settle(script, rng)
+        commit(script, number)
+    return script
+
+
+def toggle(rng: random.Random) -> Script:
+    """The option goes and comes back between writes and syncs."""
+    script = start({"old": 8})
+    script.file("log", 0)
+    script.begin()
+    size = 0
+    for number in range(24):
+        if rng.random() < 0.5:
+            script.do("write", "log", size, 4120)
+            size += 4120
+            path = "log"
+        else:
+            path = "old"
+            for block in rng.sample(range(8), 2):
+                script.do("write", path, block * BLOCK, BLOCK)
+        if rng.random() < 0.4:
+            options = ("un_eager_sync", "eager_sync", f"eager_sync={THRESHOLD}", "eager_sync=1")
+            script.do("remount", rng.choice(options))
+        sync(script, rng, path)
+        if rng.random() < 0.3:
+            write_back(script, path)
+        settle(script, rng)
+        if rng.random() < 0.3:
+            commit(script, number)
+    return script
+
+
+# Of an option that stock does not know.
+TOGGLING = f"{PREFIX}{toggle.__name__}"
+FUNCTIONS = (
+    *(append, scatter, churn, rewrite, mapped, direct, cut, reuse, replace, race, space, toggle),
+    mix,
+)
 GENERATORS: Mapping[str, Callable[[random.Random], Script]] = {
-    f"{PREFIX}{function.__name__}": function
-    for function in (append, scatter, rewrite, mapped, direct, cut, reuse, replace, race, mix)
+    f"{PREFIX}{function.__name__}": function for function in FUNCTIONS
 }
