@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from fastsync_lab.crash.case import CONTROL, EAGER_MODES, MODES, MTIME_MODES, Case
 from fastsync_lab.crash.kinds import KINDS
-from fastsync_lab.crash.logged import GENERATORS, TOGGLING
+from fastsync_lab.crash.logged import PREFIX
+from fastsync_lab.crash.logged_blocks import TOGGLING
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
 
@@ -30,7 +31,7 @@ DATABASES = (
 CLASSIC = ("bounded", *DATABASES, *FILES, "random")
 QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "threads", "random")
 OURS = ("truncate", "defer")
-LOGGED = tuple(name for name in GENERATORS if name != TOGGLING)
+LOGGED = tuple(n for n in workload_names() if n.startswith(PREFIX) and n != TOGGLING)
 # ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters, and for
 # SWAP_BOOT too little room in the log for what changes of quotas: stock's, and the kernel warns.
 # The pairs with `bounded` are those that write the most different blocks. What fails on stock
