@@ -5,7 +5,7 @@ Copies settle after 5 s, or when there are 64 of them, the log being of 1024 blo
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fastsync_lab.crash.generated import Folder, random_step
 from fastsync_lab.crash.script import (
@@ -118,19 +118,23 @@ def churn(rng: random.Random) -> Script:
     return script
 
 
+def scattered_syncs(script: Script, path: str, places: Sequence[int]) -> None:
+    """Overwrite blocks that do not adjoin, some by each fdatasync."""
+    for first in range(0, len(places), THRESHOLD):
+        for block in places[first : first + THRESHOLD]:
+            script.do("write", path, block * BLOCK, BLOCK)
+        script.do("fdatasync", path)
+
+
 def still(rng: random.Random) -> Script:
-    """Old blocks far apart, and nothing but fdatasync: where stamps wait, the log has data alone.
+    """Old blocks far apart, and nothing but fdatasync: with lazy stamps the log has data alone.
 
     So settling has no metadata to write behind the data, which it would wait for, too.
     """
-    script = start({"f": 100})
+    script = start({"f": 200})
     for _ in range(4):
-        places = rng.sample(range(0, 100, 2), 48)
-        for first in range(0, 48, 6):
-            for block in places[first : first + 6]:
-                script.do("write", "f", block * BLOCK, BLOCK)
-            script.do("fdatasync", "f")
-        script.do("sleep", 20_000)
+        scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 80))
+        script.do("sleep", 30_000)
     return script
 
 

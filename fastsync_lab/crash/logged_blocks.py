@@ -10,6 +10,7 @@ from fastsync_lab.crash.logged import (
     THRESHOLD,
     commit,
     evict,
+    scattered_syncs,
     settle,
     start,
     sync,
@@ -168,6 +169,26 @@ def race(rng: random.Random) -> Script:
     return script
 
 
+def vanish(rng: random.Random) -> Script:
+    """Data alone in the log, as of `still`, of files that go while it settles."""
+    rounds = 10
+    script = start({"f": 200, **{f"own{number}": 3 for number in range(rounds)}})
+    for number in range(rounds):
+        # Settles what the last round has changed of metadata.
+        scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 72))
+        script.do("sleep", 40_000)
+        own = f"own{number}"
+        scattered_syncs(script, "f", range(0, 128, 2))
+        scattered_syncs(script, own, (0, 2))
+        for block in (130, 132):
+            script.do("write", "f", block * BLOCK, BLOCK)
+        script.do("fdatasync", "f", thread=1)
+        script.do("sleep", 500 + 700 * number, thread=2)
+        script.do(*rng.choice([("unlink", own), ("truncate", own, 0)]), thread=2)
+        script.do("sleep", 40_000)
+    return script
+
+
 def space(rng: random.Random) -> Script:
     """Blocks that are allocated between write and sync, zeroed, punched or moved under copies."""
     script = start({"old": 16})
@@ -224,7 +245,7 @@ def toggle(rng: random.Random) -> Script:
 
 # Of an option that stock does not know.
 TOGGLING = f"{PREFIX}{toggle.__name__}"
-FUNCTIONS = (direct, cut, reuse, replace, race, space, toggle)
+FUNCTIONS = (direct, cut, reuse, replace, race, vanish, space, toggle)
 GENERATORS: Mapping[str, Callable[[random.Random], Script]] = {
     f"{PREFIX}{function.__name__}": function for function in FUNCTIONS
 }

@@ -69,6 +69,7 @@ TABLE = (
     Row(("inline",), ("inline_data",), ("eager",)),
     Row(LOGGED, ("ordered",), (*EAGER_MODES, CONTROL)),
     Row(LOGGED, ("1k-blocks",), ("eager", CONTROL)),
+    Row(("logged-still", "logged-vanish"), ("lazytime",), (*EAGER_MODES, CONTROL)),
     Row((TOGGLING,), ("ordered",), EAGER_MODES),
 )
 
