@@ -171,11 +171,11 @@ def race(rng: random.Random) -> Script:
 
 def vanish(rng: random.Random) -> Script:
     """Data alone in the log, as of `still`, of files that go while it settles."""
-    rounds = 10
-    script = start({"f": 200, **{f"own{number}": 3 for number in range(rounds)}})
-    for number in range(rounds):
+    waits = [900, 1000, 1100, 1200, 1300]  # us, until it has begun to write
+    script = start({"f": 200, **{f"own{number}": 3 for number in range(len(waits))}})
+    for number, wait in enumerate(waits):
         # Settles what the last round has changed of metadata.
-        scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 72))
+        scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 80))
         script.do("sleep", 40_000)
         own = f"own{number}"
         scattered_syncs(script, "f", range(0, 128, 2))
@@ -183,7 +183,7 @@ def vanish(rng: random.Random) -> Script:
         for block in (130, 132):
             script.do("write", "f", block * BLOCK, BLOCK)
         script.do("fdatasync", "f", thread=1)
-        script.do("sleep", 500 + 700 * number, thread=2)
+        script.do("sleep", wait + rng.randrange(100), thread=2)
         script.do(*rng.choice([("unlink", own), ("truncate", own, 0)]), thread=2)
         script.do("sleep", 40_000)
     return script
