@@ -171,7 +171,7 @@ def race(rng: random.Random) -> Script:
 
 def vanish(rng: random.Random) -> Script:
     """Data alone in the log, as of `still`, of files that go while it settles."""
-    waits = [900, 1000, 1100, 1200, 1300]  # us, until it has begun to write
+    waits = [900, 1000, 1100]  # us, until it has begun to write
     script = start({"f": 200, **{f"own{number}": 3 for number in range(len(waits))}})
     for number, wait in enumerate(waits):
         # Settles what the last round has changed of metadata.

@@ -16,14 +16,14 @@ pytestmark = [
     pytest.mark.debian("the explorer boots Debian's kernel"),
 ]
 FAULTS = repo_root() / "tests" / "faults"
-STATES = 20  # and all boundaries
+BOUNDARIES = 1  # all of them, and no other state
 
 
-def case(workload: str, mode: str = "eager", seed: int = 1) -> Case:
-    return Case(f"logged-{workload}", mode, "ordered", seed=seed)
+def case(workload: str, mode: str = "eager", kind: str = "ordered") -> Case:
+    return Case(f"logged-{workload}", mode, kind)
 
 
-# Which workload has to show it. Where each rule is: kernel/ext4/eager_log.c.
+# Which workload has to show it. The rules are in kernel/ext4/eager_log.c.
 PLANTED = {
     "eager-copy-missing": case("append"),
     "eager-direct-not-held": case("direct"),
@@ -32,10 +32,10 @@ PLANTED = {
     "eager-newer-left-clean": case("rewrite"),
     "eager-no-floor": case("churn"),
     "eager-not-revoked": case("reuse"),
-    "eager-places-not-awaited": case("still", "defer+eager"),
+    "eager-places-not-awaited": case("still", "defer+eager", "lazytime"),
     "eager-places-not-written": case("scatter"),
     "eager-rest-not-zeroed": case("mapped"),
-    "eager-settled-without-commit": case("race"),
+    "eager-settled-without-commit": case("vanish", "defer+eager", "lazytime"),
     "eager-settled-without-flush": case("direct"),
     "eager-shrink-not-held": case("cut"),
     "eager-size-not-logged": case("append"),
@@ -43,6 +43,8 @@ PLANTED = {
     "eager-taken-for-logged": case("rewrite"),
     "eager-window-lost": case("rewrite"),
 }
+# What is wrong in the midst of an event alone takes more states.
+STATES = {"eager-copy-missing": 300}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,6 @@ def explorer_here(kernel: str) -> Iterator[Explorer]:
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_fault_is_found(explorer_here: Explorer, kernel: str, fault: str) -> None:
     broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
-    request = Request((PLANTED[fault],), STATES)
+    request = Request((PLANTED[fault],), STATES.get(fault, BOUNDARIES))
     (outcome,) = replace(explorer_here, builds=broken).run(request)
     assert outcome.failures
