@@ -87,8 +87,10 @@ def append(rng: random.Random) -> Script:
 def scatter(rng: random.Random) -> Script:
     """Blocks far apart that one sync makes durable; now and then more than are logged."""
     script = start({"f": 64, "g": 64})
-    for _ in range(26):
+    for number in range(26):
         path = rng.choice(["f", "f", "g"])
+        if number % 3 < 2:
+            append_block(script, path, 64 + number)
         large = rng.random() < 0.25
         blocks = rng.randint(9, 14) if large else rng.randint(2, 5)
         for block in rng.sample(range(0, 64, 3), blocks):
@@ -108,6 +110,9 @@ def churn(rng: random.Random) -> Script:
     for number in range(150):
         path = rng.choice(["hot"] * 5 + ["warm"])
         first = rng.randrange(2)
+        if number % 13 == 0:
+            append_block(script, path, 8 + number)
+            append_block(script, "cold", 40 + number)
         script.do("write", path, first * BLOCK, BLOCK)
         script.do("write", path, (first + 2) * BLOCK, 1000)
         if number % 13 == 0:
@@ -116,6 +121,12 @@ def churn(rng: random.Random) -> Script:
             script.do("fdatasync", "cold")
         script.do(rng.choice(["fdatasync", "fdatasync", "fsync"]), path)
     return script
+
+
+def append_block(script: Script, path: str, block: int) -> None:
+    """A new block, synced: from now on the log may have copies, and overwrites are logged, too."""
+    script.do("write", path, block * BLOCK, BLOCK)
+    script.do("fsync", path)
 
 
 def scattered_syncs(script: Script, path: str, places: Sequence[int]) -> None:
@@ -132,7 +143,9 @@ def still(rng: random.Random) -> Script:
     So settling has no metadata to write behind the data, which it would wait for, too.
     """
     script = start({"f": 200})
-    for _ in range(4):
+    for number in range(4):
+        append_block(script, "f", 200 + number)
+        script.do("sync")  # writes its metadata in place, and settles nothing
         scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 80))
         script.do("sleep", 30_000)
     return script
@@ -162,6 +175,7 @@ def rewrite(rng: random.Random) -> Script:
 def mapped(rng: random.Random) -> Script:
     """Stores to old blocks, new ones and behind the end, through mappings that go or stay."""
     script = start({"f": 8, "kept": 4})
+    append_block(script, "kept", 4)
     script.do("mkeep", "kept", 4 * BLOCK)
     size = 8 * BLOCK
     for number in range(22):

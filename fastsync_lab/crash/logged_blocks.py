@@ -8,6 +8,7 @@ from fastsync_lab.crash.logged import (
     OTHER,
     PREFIX,
     THRESHOLD,
+    append_block,
     commit,
     evict,
     scattered_syncs,
@@ -175,9 +176,13 @@ def vanish(rng: random.Random) -> Script:
     script = start({"f": 200, **{f"own{number}": 3 for number in range(len(waits))}})
     for number, wait in enumerate(waits):
         # Settles what the last round has changed of metadata.
+        append_block(script, "f", 200 + 2 * number)
         scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 80))
         script.do("sleep", 40_000)
         own = f"own{number}"
+        append_block(script, "f", 201 + 2 * number)
+        append_block(script, own, 3)
+        script.do("sync")  # writes their metadata in place, and settles nothing
         scattered_syncs(script, "f", range(0, 128, 2))
         scattered_syncs(script, own, (0, 2))
         for block in (130, 132):

@@ -34,12 +34,6 @@
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
- * - An inode is not evicted while it is being settled: eviction waits (busy). It needs
- *   no reference for that, which could be the last and would be put here. Nobody
- *   holds a folio of an inode that is being evicted, so that wait ends.
- * - An inode that has been evicted may have copies, of which it knows nothing when
- *   it is read again: so it may have some until a settling has ended that began
- *   later (i_eager_gen).
  * - If the write of a block fails that has a copy, fsync has returned 0 for it. The
  *   log still has it: the journal is aborted, the tail stays, and recovery
  *   restores the block.
@@ -59,147 +53,38 @@
 
 #include "eager_internal.h"
 
-/* How long copies may stay in the log, as write-back's interval: 5 s. */
-#define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
-
 /* At most so many blocks of data in the log; 9 MiB of nodes if all are far apart. */
 #define EXT4_EAGER_MAX_LOGGED	16384
 
-/* --- inodes --------------------------------------------------------------- */
-
-/**
- * ext4_eager_get - what is kept of an inode for eager syncing
- * @inode: a regular file, not being evicted
- *
- * Return: NULL if there is no memory.
- */
-struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
-{
-	struct ext4_inode_info *info = EXT4_I(inode);
-	struct ext4_eager_inode *ei = READ_ONCE(info->i_eager), *old;
-
-	if (likely(ei))
-		return ei;
-	if (!info->jinode && ext4_inode_attach_jinode(inode))
-		return NULL;
-	ei = kzalloc(sizeof(*ei), GFP_NOFS);
-	if (!ei)
-		return NULL;
-	ei->inode = inode;
-	mutex_init(&ei->mutex);
-	spin_lock_init(&ei->lock);
-	INIT_LIST_HEAD(&ei->list);
-	ei->copied = EXT4_EAGER_NONE;
-	/*
-	 * Whatever is dirty by now. Who dirties a page and does not find this
-	 * has tagged it before: there is a barrier in __mark_inode_dirty().
-	 */
-	ei->window = EXT4_EAGER_ALL;
-	old = cmpxchg(&info->i_eager, NULL, ei);
-	if (!old)
-		return ei;
-	kfree(ei);
-	return old;
-}
-
-/**
- * ext4_eager_read_inode - an inode is read into memory
- * @inode: which may have been there before
- */
-void ext4_eager_read_inode(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-
-	if (atomic_read(&eager->nr_logged))
-		EXT4_I(inode)->i_eager_gen = READ_ONCE(eager->begun) + 1;
-}
-
-/**
- * ext4_eager_may_have_copies - may the log have copies of a file's blocks?
- * @inode: the file
- */
-bool ext4_eager_may_have_copies(struct inode *inode)
-{
-	return READ_ONCE(EXT4_I(inode)->i_eager_gen) >
-		READ_ONCE(ext4_eager_of(inode->i_sb)->done);
-}
-
-/**
- * ext4_eager_list - copies of a file's blocks are about to be logged
- * @inode: the file, its mutex held, and a handle: the next settling to begin commits
- *	the handle's transaction first
- */
-void ext4_eager_list(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
-
-	spin_lock_irq(&eager->lock);
-	if (eager->since_number <= eager->begun) {
-		eager->since_number = eager->begun + 1;
-		eager->since = jiffies;
-	}
-	WRITE_ONCE(EXT4_I(inode)->i_eager_gen, eager->begun + 1);
-	if (list_empty(&ei->list))
-		list_add_tail(&ei->list, &eager->inodes);
-	spin_unlock_irq(&eager->lock);
-	queue_delayed_work(eager->queue, &eager->work, EXT4_EAGER_SETTLE_AFTER);
-}
-
-/* Take an inode off the list, unless it is being settled. */
-static bool ext4_eager_unlist_idle(struct ext4_eager_sb *eager,
-				   struct ext4_eager_inode *ei)
-{
-	bool idle;
-
-	spin_lock_irq(&eager->lock);
-	idle = !ei->busy;
-	if (idle)
-		list_del_init(&ei->list);
-	spin_unlock_irq(&eager->lock);
-	return idle;
-}
-
-/**
- * ext4_eager_evict - an inode goes
- * @inode: any; its pages have gone, and all writes of them have ended
- */
-void ext4_eager_evict(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
-
-	if (likely(!ei))
-		return;
-	wait_event(eager->wait, ext4_eager_unlist_idle(eager, ei));
-	EXT4_I(inode)->i_eager = NULL;
-	kfree(ei);
-}
-
 /* --- one settling --------------------------------------------------------- */
 
-/* Write what is dirty of what was logged of a file, and wait. */
+/* Start to write what is dirty of what was logged of a file. */
 static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 {
 	struct jbd2_inode jinode = { .i_vfs_inode = ei->inode };
-	struct ext4_eager_range copied;
 	int err;
 
 	spin_lock(&ei->lock);
-	copied = ei->copied;
+	ei->settling = ei->copied;
 	ei->copied = EXT4_EAGER_NONE;
 	spin_unlock(&ei->lock);
-	if (copied.last < copied.first)
+	if (ei->settling.last < ei->settling.first)
 		return 0;
-	jinode.i_dirty_start = copied.first << PAGE_SHIFT;
-	jinode.i_dirty_end = ext4_eager_end(copied);
+	jinode.i_dirty_start = ei->settling.first << PAGE_SHIFT;
+	jinode.i_dirty_end = ext4_eager_end(ei->settling);
 	/* Without the memory for it nobody can settle, and the log fills up. */
 	while ((err = ext4_normal_submit_inode_data_buffers(&jinode)) == -ENOMEM)
 		schedule_timeout_uninterruptible(HZ / 50);
-	filemap_fdatawait_range_keep_errors(ei->inode->i_mapping,
-					    jinode.i_dirty_start,
-					    jinode.i_dirty_end);
 	return err;
+}
+
+static int ext4_eager_wait_for_places(struct ext4_eager_inode *ei)
+{
+	if (ei->settling.first <= ei->settling.last)
+		filemap_fdatawait_range_keep_errors(ei->inode->i_mapping,
+						    ei->settling.first << PAGE_SHIFT,
+						    ext4_eager_end(ei->settling));
+	return 0;
 }
 
 /* The next file of @from, busy, which goes to @to; NULL: all of them have. */
@@ -228,29 +113,44 @@ static void ext4_eager_put_busy(struct ext4_eager_sb *eager,
 	wake_up_all(&eager->wait);
 }
 
-/* Write the places of all files that are listed; these go to @settled. */
-static int ext4_eager_write_all(struct super_block *sb, struct list_head *settled)
+/* Do something with each file of @from, which go to @to; all do, after an error. */
+static int ext4_eager_for_each(struct ext4_eager_sb *eager,
+			       struct list_head *from, struct list_head *to,
+			       int (*action)(struct ext4_eager_inode *ei))
 {
-	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	struct ext4_eager_inode *ei;
-	LIST_HEAD(listed);
 	int err = 0;
+
+	while (!err) {
+		ei = ext4_eager_next(eager, from, to);
+		if (!ei)
+			break;
+		err = action(ei);
+		ext4_eager_put_busy(eager, ei);
+	}
+	spin_lock_irq(&eager->lock);
+	list_splice_tail_init(from, to);
+	spin_unlock_irq(&eager->lock);
+	return err;
+}
+
+/* Write the places of all files that are listed; these go to @settled. */
+static int ext4_eager_write_all(struct ext4_eager_sb *eager,
+				struct list_head *settled)
+{
+	LIST_HEAD(listed);
+	LIST_HEAD(written);
+	int err, err2;
 
 	/* Not those that are listed from now on: they might never end. */
 	spin_lock_irq(&eager->lock);
 	list_splice_init(&eager->inodes, &listed);
 	spin_unlock_irq(&eager->lock);
-	while (!err) {
-		ei = ext4_eager_next(eager, &listed, settled);
-		if (!ei)
-			break;
-		err = ext4_eager_write_places(ei);
-		ext4_eager_put_busy(eager, ei);
-	}
-	spin_lock_irq(&eager->lock);
-	list_splice_init(&listed, settled);
-	spin_unlock_irq(&eager->lock);
-	return err;
+	err = ext4_eager_for_each(eager, &listed, &written,
+				  ext4_eager_write_places);
+	err2 = ext4_eager_for_each(eager, &written, settled,
+				   ext4_eager_wait_for_places);
+	return err ?: err2;
 }
 
 /* Settling number @number has ended: who has nothing newer leaves the list. */
@@ -277,6 +177,20 @@ static int ext4_eager_give_up(struct super_block *sb, int err)
 	return -EIO;
 }
 
+/* Settling number @number has ended well. */
+static void ext4_eager_note_settled(struct super_block *sb, u64 number)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	unsigned long ino;
+	void *gen;
+
+	ext4_eager_settled(sb, READ_ONCE(EXT4_SB(sb)->s_journal->j_tail_sequence));
+	WRITE_ONCE(eager->settled, number);
+	xa_for_each(&eager->gone, ino, gen)
+		if (xa_to_value(gen) <= number)
+			xa_cmpxchg(&eager->gone, ino, gen, NULL, 0);
+}
+
 static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
@@ -288,7 +202,7 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	ret = jbd2_burst_settle_begin(journal, &tid);
 	if (ret < 0)
 		return ext4_eager_give_up(sb, ret);
-	err = ext4_eager_write_all(sb, &settled);
+	err = ext4_eager_write_all(eager, &settled);
 	if (!err && READ_ONCE(eager->lost))
 		err = -EIO;
 	if (!err && ret)
@@ -296,7 +210,7 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	if (err)
 		err = ext4_eager_give_up(sb, err);
 	else
-		ext4_eager_settled(sb, READ_ONCE(journal->j_tail_sequence));
+		ext4_eager_note_settled(sb, number);
 	ext4_eager_unlist(eager, &settled, err ? 0 : number);
 	return err;
 }
@@ -332,9 +246,7 @@ static void ext4_eager_work(struct work_struct *work)
 		atomic64_inc(&eager->counts.settlings);
 		if (us > atomic64_read(&eager->counts.settle_max_us))
 			atomic64_set(&eager->counts.settle_max_us, us);
-		spin_lock_irq(&eager->lock);
 		WRITE_ONCE(eager->done, eager->begun);
-		spin_unlock_irq(&eager->lock);
 		wake_up_all(&eager->wait);
 	}
 	/* What has come since is not old enough yet. */
@@ -409,7 +321,7 @@ int ext4_eager_sync_fs(struct super_block *sb)
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	int err;
 
-	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->done)))
+	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->settled)))
 		return 0;
 	err = ext4_eager_settle(sb);
 	if (!err)
@@ -428,6 +340,7 @@ void ext4_eager_init_sb(struct ext4_sb_info *sbi)
 	struct ext4_eager_sb *eager = &sbi->s_eager;
 
 	xa_init(&eager->logged);
+	xa_init(&eager->gone);
 	spin_lock_init(&eager->copies_lock);
 	INIT_LIST_HEAD(&eager->copies[0]);
 	INIT_LIST_HEAD(&eager->copies[1]);
@@ -494,4 +407,5 @@ void ext4_eager_destroy_sb(struct ext4_sb_info *sbi)
 		     !list_empty(&eager->copies[1]) ||
 		     !list_empty(&eager->inodes));
 	xa_destroy(&eager->logged);
+	xa_destroy(&eager->gone);
 }

@@ -109,5 +109,6 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
+u32 jbd2_burst_crc(u32 sum, const void *data, size_t len);
 
 #endif	/* _JBD2_BURST_H */
