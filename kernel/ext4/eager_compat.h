@@ -3,8 +3,8 @@
  * Eager syncing: what differs between kernels.
  *
  * On 7.2 data of regular files has large folios, so what ext4 says of a folio's
- * credits is not for a page; and a jbd2_inode's range is in pages, its end behind
- * the last.
+ * credits is not for a page; a jbd2_inode's range is in pages, its end behind the
+ * last; and pagevec.h has another name.
  */
 #ifndef _EXT4_EAGER_COMPAT_H
 #define _EXT4_EAGER_COMPAT_H
@@ -16,6 +16,8 @@
 #include "eager.h"
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 2, 0)
+#include <linux/pagevec.h>
+
 /* Credits for allocating all blocks of a page of a file. */
 static inline int ext4_eager_page_credits(struct inode *inode)
 {
@@ -29,6 +31,8 @@ static inline void ext4_eager_set_pages(struct jbd2_inode *jinode,
 	jinode->i_dirty_end = ext4_eager_end(pages);
 }
 #else
+#include <linux/folio_batch.h>
+
 static inline int ext4_eager_page_credits(struct inode *inode)
 {
 	int blocks = PAGE_SIZE >> inode->i_blkbits;

@@ -75,7 +75,6 @@
 
 #include <linux/backing-dev.h>
 #include <linux/pagemap.h>
-#include <linux/pagevec.h>
 #include <linux/rmap.h>
 
 #include "eager_internal.h"
