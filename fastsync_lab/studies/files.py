@@ -27,21 +27,22 @@ def read(_cell: Cell[Work], output: Output) -> Subjects:
     return phases_of(FILEBENCH.name, output.result)
 
 
+WORKLOADS = ("append", "create", "rename", "scattered", "threads", "appenders", "varmail")
 FULL = Axes(
-    title="Files: append, create, rename over an old one, 8 threads, mail",
+    title="Files: append, create, rename over an old one, scattered pages, 8 threads, mail",
     devices=FLASH,
     systems=(*FIVE, *EAGERS, *PEERS),
-    workloads=tuple(map(Work, ("append", "create", "rename", "threads", "varmail"))),
+    workloads=tuple(map(Work, WORKLOADS)),
 )
 
 STUDY = Study(
     name="files",
-    says="append; create; write, fsync, rename, fsync the folder; 8 threads on 8 files; mail",
+    says="append; create; rename over an old file; scattered pages; 8 threads on 8 files; mail",
     full=FULL,
     quick=replace(
         FULL,
         devices=("sata-ssd",),
-        systems=(FOUR[0], *EAGERS),
+        systems=(*FOUR, *EAGERS),
         workloads=tuple(replace(work, operations=200) for work in FULL.workloads),
     ),
     script=script,

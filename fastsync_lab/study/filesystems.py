@@ -19,9 +19,7 @@ IDEAL = FileSystem("ideal", "Debian's ext4, fdatasync in place of fsync", sync_c
 TRUNCATE, DEFER = in_mode("truncate"), in_mode("defer")
 OFF = FileSystem("off", "our ext4 without the option", modules=FASTSYNC)
 
-EAGER = FileSystem(
-    "eager", "our ext4 with eager_sync", options="eager_sync", modules=FASTSYNC
-)
+EAGER = FileSystem("eager", "our ext4 with eager_sync", options="eager_sync", modules=FASTSYNC)
 DEFER_EAGER = FileSystem(
     "defer+eager",
     "our ext4 with eager_sync, and mtime as in defer",

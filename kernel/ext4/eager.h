@@ -25,7 +25,7 @@ struct super_block;
 enum ext4_eager_in_place {
 	EXT4_EAGER_LARGE,	/* more than the threshold */
 	EXT4_EAGER_UNWRITTEN,	/* blocks that were preallocated */
-	EXT4_EAGER_OVERWRITE,	/* one run, and no commit for its data's sake */
+	EXT4_EAGER_OVERWRITE,	/* no new blocks, and no commit for their sake */
 	EXT4_EAGER_MAPPED,	/* new blocks of a file that is mapped for writing */
 	EXT4_EAGER_HELD,	/* something else changes the file's blocks */
 	EXT4_EAGER_FULL,	/* too much of the log is held by data */
@@ -59,11 +59,13 @@ struct ext4_eager_sb {
 	struct list_head inodes;	/* struct ext4_eager_inode */
 	u64		wanted;		/* settlings, by number: asked for, */
 	u64		begun;		/* begun, */
-	u64		done;		/* and ended, well or not */
+	u64		done;		/* ended, well or not, */
+	u64		settled;	/* and ended well */
 	u64		kept;		/* needed: write-back has left pages dirty */
 	bool		lost;		/* a block in the log is not in its place */
 	unsigned long	since;		/* jiffies of the first copy since number */
 	u64		since_number;	/* since_number - 1 began */
+	struct xarray	gone;		/* evicted, by number: see i_eager_gen */
 	wait_queue_head_t wait;
 	struct workqueue_struct *queue;
 	struct delayed_work work;
@@ -107,14 +109,20 @@ int ext4_eager_load(struct super_block *sb);
 void ext4_eager_remount(struct super_block *sb);
 ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf);
 
+/* eager_copy.c */
+void ext4_eager_committed(struct super_block *sb, tid_t tid);
+
 /* eager_log.c */
 void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
 			size_t to);
-void ext4_eager_committed(struct super_block *sb, tid_t tid);
-bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
 
 /* eager_sync.c */
 int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end);
+int ext4_eager_end_sync(struct inode *inode);
+
+/* eager_inode.c */
+void ext4_eager_read_inode(struct inode *inode);
+void ext4_eager_evict(struct inode *inode);
 
 /* eager_settle.c */
 void ext4_eager_init_sb(struct ext4_sb_info *sbi);
@@ -122,18 +130,17 @@ int ext4_eager_start(struct super_block *sb);
 void ext4_eager_stop(struct super_block *sb);
 void ext4_eager_destroy_sb(struct ext4_sb_info *sbi);
 int ext4_eager_sync_fs(struct super_block *sb);
-void ext4_eager_evict(struct inode *inode);
-void ext4_eager_read_inode(struct inode *inode);
 
 /* eager_hold.c */
 bool ext4_eager_hold(struct inode *inode);
 void ext4_eager_release(struct inode *inode, bool held);
-bool ext4_eager_must_wait(struct inode *inode);
+int ext4_eager_hold_direct(struct inode *inode, bool nowait);
 int ext4_eager_revoke_credits(struct inode *inode, int blocks);
 void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 			    ext4_fsblk_t block, unsigned long count);
 bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh);
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh);
+void ext4_eager_dropped(struct inode *inode);
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio);
 
 #endif	/* _EXT4_EAGER_H */

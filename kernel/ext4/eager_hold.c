@@ -66,12 +66,14 @@ bool ext4_eager_hold(struct inode *inode)
 	if (!S_ISREG(inode->i_mode) || !EXT4_SB(inode->i_sb)->s_journal)
 		return false;
 	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
-	ext4_set_inode_state(inode, EXT4_STATE_EAGER_NEVER);
-	/* Pairs with the cmpxchg() in ext4_eager_get(). */
-	smp_mb__after_atomic();
+	if (!held) {
+		ext4_set_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+		/* Pairs with the cmpxchg() in ext4_eager_get(). */
+		smp_mb__after_atomic();
+	}
 	ei = READ_ONCE(EXT4_I(inode)->i_eager);
 	if (ei) {
-		/* Who logs now has not seen the flag. */
+		/* Who logs now may not have seen the flag. */
 		mutex_lock(&ei->mutex);
 		mutex_unlock(&ei->mutex);
 	}
@@ -101,14 +103,21 @@ void ext4_eager_release(struct inode *inode, bool held)
 }
 
 /**
- * ext4_eager_must_wait - would ext4_eager_hold() have to wait?
- * @inode: a regular file
+ * ext4_eager_hold_direct - ext4_eager_hold() for a direct write
+ * @inode: a regular file, i_rwsem held, perhaps for reading
+ * @nowait: it must not wait
+ *
+ * Return: 0; -EAGAIN if it would have to wait; -EIO if the log could not be settled,
+ * so that what is written might be undone.
  */
-bool ext4_eager_must_wait(struct inode *inode)
+int ext4_eager_hold_direct(struct inode *inode, bool nowait)
 {
-	return ext4_eager_may_have_copies(inode) ||
-		(READ_ONCE(EXT4_I(inode)->i_eager) &&
-		 !ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER));
+	if (nowait && (ext4_eager_may_have_copies(inode) ||
+		       (READ_ONCE(EXT4_I(inode)->i_eager) &&
+			!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER))))
+		return -EAGAIN;
+	ext4_eager_hold(inode);
+	return ext4_eager_may_have_copies(inode) ? -EIO : 0;
 }
 
 /**
@@ -162,7 +171,8 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	bool as_copy = buffer_logged(bh);
+	bool as_copy = buffer_logged(bh), first;
+	unsigned long flags;
 
 	if (likely(!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr)))
 		return false;
@@ -170,7 +180,13 @@ bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 	if (as_copy)
 		return false;
 	/* The settling that has begun, if one has, may have written it before. */
-	WRITE_ONCE(eager->kept, READ_ONCE(eager->begun) + 1);
+	spin_lock_irqsave(&eager->lock, flags);
+	first = eager->kept <= eager->begun;
+	eager->kept = eager->begun + 1;
+	spin_unlock_irqrestore(&eager->lock, flags);
+	/* Until it is settled it would be written again and again. */
+	if (first)
+		ext4_eager_settle_soon(inode->i_sb);
 	return true;
 }
 
@@ -192,21 +208,29 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 }
 
 /**
+ * ext4_eager_dropped - dirty pages of a file have been, or will be, given up
+ * @inode: the file
+ *
+ * What they held is lost, but for the log.
+ */
+void ext4_eager_dropped(struct inode *inode)
+{
+	if (!ext4_eager_may_have_copies(inode))
+		return;
+	WRITE_ONCE(ext4_eager_of(inode->i_sb)->lost, true);
+	ext4_eager_settle_soon(inode->i_sb);
+}
+
+/**
  * ext4_eager_error_remove - ->error_remove_folio(): the memory of a folio is bad
  * @mapping: the file's
  * @folio: locked
- *
- * What it held and had not been written is lost, but for the log.
  *
  * Return: 0 or an error, as of generic_error_remove_folio().
  */
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio)
 {
-	struct inode *inode = mapping->host;
-
-	if (folio_test_dirty(folio) && ext4_eager_may_have_copies(inode)) {
-		WRITE_ONCE(ext4_eager_of(inode->i_sb)->lost, true);
-		ext4_eager_settle_soon(inode->i_sb);
-	}
+	if (folio_test_dirty(folio))
+		ext4_eager_dropped(mapping->host);
 	return generic_error_remove_folio(mapping, folio);
 }

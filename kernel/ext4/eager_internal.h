@@ -40,16 +40,30 @@ static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
 	return &EXT4_SB(sb)->s_eager;
 }
 
+/* How long copies may stay in the log, as write-back's interval: 5 s. */
+#define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
+
+/* eager_copy.c */
+bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
+int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,
+			    struct list_head *copies);
+void ext4_eager_free_copies(struct list_head *copies);
+int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
+			  struct folio *folio, struct buffer_head *bh,
+			  struct list_head *copies);
+void ext4_eager_settled(struct super_block *sb, tid_t tail);
+
 /* eager_log.c */
 bool ext4_eager_logs(struct inode *inode);
 bool ext4_eager_is_changed(struct super_block *sb, struct buffer_head *bh);
 int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range);
-void ext4_eager_settled(struct super_block *sb, tid_t tail);
 
-/* eager_settle.c */
+/* eager_inode.c */
 struct ext4_eager_inode *ext4_eager_get(struct inode *inode);
 bool ext4_eager_may_have_copies(struct inode *inode);
 void ext4_eager_list(struct inode *inode);
+
+/* eager_settle.c */
 int ext4_eager_settle(struct super_block *sb);
 void ext4_eager_settle_soon(struct super_block *sb);
 

@@ -34,12 +34,6 @@
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
- * - An inode is not evicted while it is being settled: eviction waits (busy). It needs
- *   no reference for that, which could be the last and would be put here. Nobody
- *   holds a folio of an inode that is being evicted, so that wait ends.
- * - An inode that has been evicted may have copies, of which it knows nothing when
- *   it is read again: so it may have some until a settling has ended that began
- *   later (i_eager_gen).
  * - If the write of a block fails that has a copy, fsync has returned 0 for it. The
  *   log still has it: the journal is aborted, the tail stays, and recovery
  *   restores the block.
@@ -59,122 +53,8 @@
 
 #include "eager_internal.h"
 
-/* How long copies may stay in the log, as write-back's interval: 5 s. */
-#define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
-
 /* At most so many blocks of data in the log; 9 MiB of nodes if all are far apart. */
 #define EXT4_EAGER_MAX_LOGGED	16384
-
-/* --- inodes --------------------------------------------------------------- */
-
-/**
- * ext4_eager_get - what is kept of an inode for eager syncing
- * @inode: a regular file, not being evicted
- *
- * Return: NULL if there is no memory.
- */
-struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
-{
-	struct ext4_inode_info *info = EXT4_I(inode);
-	struct ext4_eager_inode *ei = READ_ONCE(info->i_eager), *old;
-
-	if (likely(ei))
-		return ei;
-	if (!info->jinode && ext4_inode_attach_jinode(inode))
-		return NULL;
-	ei = kzalloc(sizeof(*ei), GFP_NOFS);
-	if (!ei)
-		return NULL;
-	ei->inode = inode;
-	mutex_init(&ei->mutex);
-	spin_lock_init(&ei->lock);
-	INIT_LIST_HEAD(&ei->list);
-	ei->copied = EXT4_EAGER_NONE;
-	/*
-	 * Whatever is dirty by now. Who dirties a page and does not find this
-	 * has tagged it before: there is a barrier in __mark_inode_dirty().
-	 */
-	ei->window = EXT4_EAGER_ALL;
-	old = cmpxchg(&info->i_eager, NULL, ei);
-	if (!old)
-		return ei;
-	kfree(ei);
-	return old;
-}
-
-/**
- * ext4_eager_read_inode - an inode is read into memory
- * @inode: which may have been there before
- */
-void ext4_eager_read_inode(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-
-	if (atomic_read(&eager->nr_logged))
-		EXT4_I(inode)->i_eager_gen = READ_ONCE(eager->begun) + 1;
-}
-
-/**
- * ext4_eager_may_have_copies - may the log have copies of a file's blocks?
- * @inode: the file
- */
-bool ext4_eager_may_have_copies(struct inode *inode)
-{
-	return READ_ONCE(EXT4_I(inode)->i_eager_gen) >
-		READ_ONCE(ext4_eager_of(inode->i_sb)->done);
-}
-
-/**
- * ext4_eager_list - copies of a file's blocks are about to be logged
- * @inode: the file, its mutex held, and a handle: the next settling to begin commits
- *	the handle's transaction first
- */
-void ext4_eager_list(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
-
-	spin_lock_irq(&eager->lock);
-	if (eager->since_number <= eager->begun) {
-		eager->since_number = eager->begun + 1;
-		eager->since = jiffies;
-	}
-	WRITE_ONCE(EXT4_I(inode)->i_eager_gen, eager->begun + 1);
-	if (list_empty(&ei->list))
-		list_add_tail(&ei->list, &eager->inodes);
-	spin_unlock_irq(&eager->lock);
-	queue_delayed_work(eager->queue, &eager->work, EXT4_EAGER_SETTLE_AFTER);
-}
-
-/* Take an inode off the list, unless it is being settled. */
-static bool ext4_eager_unlist_idle(struct ext4_eager_sb *eager,
-				   struct ext4_eager_inode *ei)
-{
-	bool idle;
-
-	spin_lock_irq(&eager->lock);
-	idle = !ei->busy;
-	if (idle)
-		list_del_init(&ei->list);
-	spin_unlock_irq(&eager->lock);
-	return idle;
-}
-
-/**
- * ext4_eager_evict - an inode goes
- * @inode: any; its pages have gone, and all writes of them have ended
- */
-void ext4_eager_evict(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
-
-	if (likely(!ei))
-		return;
-	wait_event(eager->wait, ext4_eager_unlist_idle(eager, ei));
-	EXT4_I(inode)->i_eager = NULL;
-	kfree(ei);
-}
 
 /* --- one settling --------------------------------------------------------- */
 
@@ -296,6 +176,20 @@ static int ext4_eager_give_up(struct super_block *sb, int err)
 	return -EIO;
 }
 
+/* Settling number @number has ended well. */
+static void ext4_eager_note_settled(struct super_block *sb, u64 number)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	unsigned long ino;
+	void *gen;
+
+	ext4_eager_settled(sb, READ_ONCE(EXT4_SB(sb)->s_journal->j_tail_sequence));
+	WRITE_ONCE(eager->settled, number);
+	xa_for_each(&eager->gone, ino, gen)
+		if (xa_to_value(gen) <= number)
+			xa_cmpxchg(&eager->gone, ino, gen, NULL, 0);
+}
+
 static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
@@ -315,7 +209,7 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	if (err)
 		err = ext4_eager_give_up(sb, err);
 	else
-		ext4_eager_settled(sb, READ_ONCE(journal->j_tail_sequence));
+		ext4_eager_note_settled(sb, number);
 	ext4_eager_unlist(eager, &settled, err ? 0 : number);
 	return err;
 }
@@ -351,9 +245,7 @@ static void ext4_eager_work(struct work_struct *work)
 		atomic64_inc(&eager->counts.settlings);
 		if (us > atomic64_read(&eager->counts.settle_max_us))
 			atomic64_set(&eager->counts.settle_max_us, us);
-		spin_lock_irq(&eager->lock);
 		WRITE_ONCE(eager->done, eager->begun);
-		spin_unlock_irq(&eager->lock);
 		wake_up_all(&eager->wait);
 	}
 	/* What has come since is not old enough yet. */
@@ -428,7 +320,7 @@ int ext4_eager_sync_fs(struct super_block *sb)
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	int err;
 
-	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->done)))
+	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->settled)))
 		return 0;
 	err = ext4_eager_settle(sb);
 	if (!err)
@@ -447,6 +339,7 @@ void ext4_eager_init_sb(struct ext4_sb_info *sbi)
 	struct ext4_eager_sb *eager = &sbi->s_eager;
 
 	xa_init(&eager->logged);
+	xa_init(&eager->gone);
 	spin_lock_init(&eager->copies_lock);
 	INIT_LIST_HEAD(&eager->copies[0]);
 	INIT_LIST_HEAD(&eager->copies[1]);
@@ -513,4 +406,5 @@ void ext4_eager_destroy_sb(struct ext4_sb_info *sbi)
 		     !list_empty(&eager->copies[1]) ||
 		     !list_empty(&eager->inodes));
 	xa_destroy(&eager->logged);
+	xa_destroy(&eager->gone);
 }

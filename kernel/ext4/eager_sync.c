@@ -8,12 +8,12 @@
  * A sync looks at what has changed since the last one, and chooses:
  *
  *   nothing			there is nothing to write
- *   blocks that are new	log them: the transaction has their allocation
- *   blocks of a file of which	log them: in place alone they might be undone by
- *   the log has copies		replay
- *   several runs of blocks	log them: one write, not several
- *   one run of old blocks	in place: a copy would cost a descriptor, too
  *   more than the threshold	in place
+ *   blocks that are new	log all: the transaction has their allocation
+ *   blocks of which the log	log all: in place alone they might be undone by
+ *   has copies			replay
+ *   old blocks			in place: copies would cost a second write of each, and
+ *				devices take several writes at a time
  *
  * What goes into place goes the way of stock ext4, by write-back, and what is
  * new is committed behind it.
@@ -21,11 +21,11 @@
  * Invariants and why they hold
  * ----------------------------
  *
- * - Who has written data in place for a sync looks afterwards whether the log may
- *   have copies of the file's blocks, and if so has it settled. A copy that was
- *   made before the write, and is older, is gone then; one that was made later is
- *   not older. No way past this: a file that cannot be logged any more may have
- *   copies as well.
+ * - Who has written data in place for a sync looks afterwards for blocks that are
+ *   still dirty and that the log has copies of, and if there are any has it
+ *   settled. Write-back has left dirty what had an older copy then. A copy that was
+ *   made later is not older, and its transaction is known by i_datasync_tid. No way
+ *   past this: a file that cannot be logged any more may have copies as well.
  * - Who logs has the mutex until all that has changed is queued, and until all
  *   write-back in the window has ended, be the page dirty again or not: what was
  *   submitted may still have to be converted, and i_datasync_tid is read behind
@@ -61,28 +61,27 @@
 /* What a sync would have to write. */
 struct ext4_eager_work {
 	unsigned int	blocks;		/* or more than the threshold: then at least */
-	unsigned int	runs;		/* of adjoining ones */
 	bool		fresh;		/* some are not allocated yet */
 	bool		unwritten;	/* some were preallocated */
+	bool		copied;		/* of some the log has older copies */
 };
 
-/* Add a locked folio's blocks. @next: the block behind those seen so far. */
+/* Add a locked folio's blocks. */
 static void ext4_eager_add_folio(struct inode *inode, struct folio *folio,
-				 struct ext4_eager_work *work, ext4_lblk_t *next)
+				 struct ext4_eager_work *work)
 {
 	struct buffer_head *head = folio_buffers(folio), *bh = head;
 	loff_t pos = folio_pos(folio), size = i_size_read(inode);
-	ext4_lblk_t lblk = pos >> inode->i_blkbits;
 
 	if (folio->mapping != inode->i_mapping || !head)
 		return;
-	for (; pos < size; pos += bh->b_size, lblk++) {
+	for (; pos < size; pos += bh->b_size) {
 		if (ext4_eager_is_changed(inode->i_sb, bh)) {
 			work->blocks++;
-			work->runs += !work->runs || lblk != *next;
-			work->fresh |= !!buffer_delay(bh);
-			work->unwritten |= !!buffer_unwritten(bh);
-			*next = lblk + 1;
+			work->fresh |= buffer_delay(bh);
+			work->unwritten |= buffer_unwritten(bh);
+			work->copied |= !buffer_delay(bh) &&
+				ext4_eager_has_copy(inode->i_sb, bh->b_blocknr);
 		}
 		bh = bh->b_this_page;
 		if (bh == head)
@@ -96,7 +95,6 @@ static void ext4_eager_look(struct inode *inode, struct ext4_eager_range range,
 {
 	pgoff_t index = range.first;
 	struct folio_batch batch;
-	ext4_lblk_t next = 0;
 	unsigned int i;
 
 	*work = (struct ext4_eager_work) {};
@@ -106,12 +104,33 @@ static void ext4_eager_look(struct inode *inode, struct ext4_eager_range range,
 				      PAGECACHE_TAG_DIRTY, &batch)) {
 		for (i = 0; i < folio_batch_count(&batch); i++) {
 			folio_lock(batch.folios[i]);
-			ext4_eager_add_folio(inode, batch.folios[i], work, &next);
+			ext4_eager_add_folio(inode, batch.folios[i], work);
 			folio_unlock(batch.folios[i]);
 		}
 		folio_batch_release(&batch);
 		cond_resched();
 	}
+}
+
+/* Has write-back for a sync left anything behind that replay might undo? */
+static bool ext4_eager_may_be_undone(struct inode *inode)
+{
+	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
+	struct ext4_eager_range window;
+	struct ext4_eager_work work;
+
+	if (likely(!ext4_eager_may_have_copies(inode)))
+		return false;
+	if (!ei)
+		return true;
+	/* Who logs has taken the window, and his transaction is to be known. */
+	mutex_lock(&ei->mutex);
+	spin_lock(&ei->lock);
+	window = ei->window;
+	spin_unlock(&ei->lock);
+	ext4_eager_look(inode, window, UINT_MAX, &work);
+	mutex_unlock(&ei->mutex);
+	return work.copied;
 }
 
 static struct ext4_eager_range ext4_eager_take_window(struct ext4_eager_inode *ei)
@@ -150,19 +169,33 @@ static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 		nr + blocks > eager->max_logged;
 }
 
+/* How many blocks may be logged for a sync. */
+static unsigned int ext4_eager_limit(struct inode *inode)
+{
+	return READ_ONCE(ext4_eager_of(inode->i_sb)->pages)
+		<< (PAGE_SHIFT - inode->i_blkbits);
+}
+
+/* Above how many is it better to write them in place, if that is possible? */
+static unsigned int ext4_eager_worth(struct inode *inode)
+{
+	return bdev_write_cache(inode->i_sb->s_bdev) ? UINT_MAX :
+		EXT4_EAGER_PAGES_UNCACHED << (PAGE_SHIFT - inode->i_blkbits);
+}
+
 /* Log, or write in place, and if so, why? */
 static bool ext4_eager_choose(struct inode *inode,
 			      const struct ext4_eager_work *work,
 			      unsigned int limit, enum ext4_eager_in_place *why)
 {
-	if (work->blocks > limit)
+	if (work->blocks > limit ||
+	    (!work->copied && work->blocks > ext4_eager_worth(inode)))
 		*why = EXT4_EAGER_LARGE;
 	else if (work->unwritten)
 		*why = EXT4_EAGER_UNWRITTEN;
 	else if (!ext4_eager_logs(inode))
 		*why = EXT4_EAGER_HELD;
-	else if (!work->fresh && work->runs == 1 &&
-		 !ext4_eager_may_have_copies(inode))
+	else if (!work->fresh && !work->copied)
 		*why = EXT4_EAGER_OVERWRITE;
 	else if (work->fresh &&
 		 ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
@@ -172,16 +205,6 @@ static bool ext4_eager_choose(struct inode *inode,
 	else
 		return true;
 	return false;
-}
-
-/* How many blocks may be logged for a sync. */
-static unsigned int ext4_eager_limit(struct inode *inode)
-{
-	unsigned int pages = READ_ONCE(ext4_eager_of(inode->i_sb)->pages);
-
-	if (!bdev_write_cache(inode->i_sb->s_bdev))
-		pages = min(pages, EXT4_EAGER_PAGES_UNCACHED);
-	return pages << (PAGE_SHIFT - inode->i_blkbits);
 }
 
 /* Log what has changed in a window. False: it has to go into place. */
@@ -206,13 +229,25 @@ static bool ext4_eager_log_window(struct inode *inode,
 	return logged;
 }
 
+/* Neither new blocks nor any that the log has copies of? No need to look, then. */
+static bool ext4_eager_only_overwrites(struct inode *inode)
+{
+	return !READ_ONCE(EXT4_I(inode)->i_reserved_data_blocks) &&
+		!ext4_eager_may_have_copies(inode);
+}
+
 /* Log what has changed since the last sync. False: it has to go into place. */
 static bool ext4_eager_log_data(struct inode *inode)
 {
-	struct ext4_eager_inode *ei = ext4_eager_get(inode);
+	struct ext4_eager_inode *ei;
 	struct ext4_eager_range window;
 	bool logged = true;
 
+	if (ext4_eager_only_overwrites(inode)) {
+		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[EXT4_EAGER_OVERWRITE]);
+		return false;
+	}
+	ei = ext4_eager_get(inode);
 	if (!ei)
 		return false;
 	mutex_lock(&ei->mutex);
@@ -255,7 +290,26 @@ int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
 	if (ext4_eager_logs(inode) && ext4_eager_log_data(inode))
 		return 0;
 	ret = file_write_and_wait_range(file, start, end);
-	if (unlikely(ext4_eager_may_have_copies(inode)))
+	if (unlikely(ext4_eager_may_be_undone(inode)))
 		err = ext4_eager_settle(inode->i_sb);
 	return ret ?: err;
+}
+
+/**
+ * ext4_eager_end_sync - all that a sync waits for has come
+ * @inode: the file
+ *
+ * jbd2 takes a transaction that was aborted for one that has ended, and what was
+ * logged is nowhere else.
+ *
+ * Return: 0, or -EIO if the option is in force and the journal has been aborted.
+ */
+int ext4_eager_end_sync(struct inode *inode)
+{
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	/* The flag is set before the tid counts as committed. */
+	smp_rmb();
+	return journal && jbd2_burst_on(journal) && is_journal_aborted(journal) ?
+		-EIO : 0;
 }

@@ -291,6 +291,7 @@ static bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
 int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts)
 {
+	journal_t *journal = jbd2_journal_of(carrier);
 	bool lost;
 
 	spin_lock(&carrier->lock);
@@ -307,8 +308,12 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 	spin_unlock(&carrier->lock);
 	if (wq_has_sleeper(&carrier->wait))
 		wake_up_all(&carrier->wait);
-	if (err)
+	if (err) {
+		/* Lost with it are places of data that the log still has. */
+		if (READ_ONCE(jbd2_burst_of(journal)->on))
+			jbd2_journal_abort(journal, err);
 		return err;
+	}
 
 	wait_event(carrier->wait,
 		   jbd2_carrier_all_ended(carrier, flush->number));

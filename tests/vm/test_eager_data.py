@@ -35,5 +35,7 @@ def test_logged_data_survives_a_crash(fs: GuestFs) -> None:
         fs.vm.run(f"{FRESH} count=3 seek=16 conv=notrunc,fsync; sha256sum <{FILE} >/dev/shm/sum")
         assert data(fs)["unsettled_blocks"] >= 3
         fs.ops("open", f"crash:{CRASH_IMAGE}")
-        fs.vm.run(f"e2fsck -fy {CRASH_IMAGE} >/dev/null; debugfs -R 'dump /f /dev/shm/f' {CRASH_IMAGE} 2>/dev/null;"
-                  "sha256sum </dev/shm/f | cmp - /dev/shm/sum")
+        fs.vm.run(
+            f"e2fsck -fy {CRASH_IMAGE} >/dev/null; debugfs -R 'dump /f /dev/shm/f' {CRASH_IMAGE} 2>/dev/null;"
+            "sha256sum </dev/shm/f | cmp - /dev/shm/sum"
+        )

@@ -10,7 +10,9 @@
  *   create	creat, write 4 KiB, sync, close: a spool
  *   rename	creat under another name, write 4 KiB, sync, close, rename over the
  *		old file, sync the folder: a document is saved
+ *   scattered	overwrite 4 KiB in five places of a file of 16 MiB, sync: a database
  *   threads	8 threads, a file of 1 MiB each: overwrite 4 KiB anywhere, sync
+ *   appenders	8 threads, a file each: write 4 KiB at its end, sync
  *   varmail	unlink a mail; creat another, write 16 KiB, sync; read one, append
  *		16 KiB, sync; read one: filebench's varmail, by one process
  *
@@ -20,6 +22,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "bench.h"
 
@@ -29,6 +32,9 @@
 #define MAILS 100
 #define THREADS 8
 #define THREAD_PAGES 256
+#define THREAD_BITS 8
+#define DATABASE_PAGES 4096
+#define DATABASE_BITS 12
 
 static int (*sync_call)(int fd);
 static char buffer[MAIL];
@@ -70,6 +76,35 @@ static void one_append(long round)
 	if (fd < 0)
 		fd = opened("log", O_CREAT | O_WRONLY | O_APPEND);
 	append(fd, PAGE);
+	need(!sync_call(fd), "sync");
+}
+
+static void make_database(void)
+{
+	int fd = opened("database", O_CREAT | O_EXCL | O_WRONLY);
+
+	for (int page = 0; page < DATABASE_PAGES; page++)
+		append(fd, PAGE);
+	need(!fsync(fd), "fsync");
+	close(fd);
+}
+
+static off_t random_page(uint32_t *seed, int bits)
+{
+	*seed = *seed * 1664525 + 1013904223;
+	return (off_t)(*seed >> (32 - bits)) * PAGE;
+}
+
+static void one_scattered(long round)
+{
+	static uint32_t seed;
+	static int fd = -1;
+
+	(void)round;
+	if (fd < 0)
+		fd = opened("database", O_WRONLY);
+	for (int place = 0; place < 5; place++)
+		need(pwrite(fd, buffer, PAGE, random_page(&seed, DATABASE_BITS)) == PAGE, "pwrite");
 	need(!sync_call(fd), "sync");
 }
 
@@ -166,7 +201,9 @@ static void make_thread_files(void)
 	}
 }
 
-static void *overwrite(void *argument)
+static bool appends;
+
+static void *work(void *argument)
 {
 	long number = (long)argument;
 	uint32_t seed = number;
@@ -174,18 +211,23 @@ static void *overwrite(void *argument)
 	int fd;
 
 	thread_file(name, sizeof(name), number);
-	fd = opened(name, O_WRONLY);
+	fd = opened(name, O_CREAT | O_WRONLY | (appends ? O_APPEND : 0));
 	pthread_barrier_wait(&start);
 	for (long i = number; i < operations; i += THREADS) {
 		int64_t before = now_ns();
+		off_t place = appends ? 0 : random_page(&seed, THREAD_BITS);
 
-		seed = seed * 1664525 + 1013904223;
-		need(pwrite(fd, buffer, PAGE, (off_t)(seed >> 24) * PAGE) == PAGE, name);
+		need(pwrite(fd, buffer, PAGE, place) == PAGE, name);
 		need(!sync_call(fd), "sync");
 		ns[i] = now_ns() - before;
 	}
 	close(fd);
 	return NULL;
+}
+
+static void let_threads_append(void)
+{
+	appends = true;
 }
 
 static void run_threads(void)
@@ -194,7 +236,7 @@ static void run_threads(void)
 
 	pthread_barrier_init(&start, NULL, THREADS);
 	for (long i = 0; i < THREADS; i++)
-		need(!pthread_create(&threads[i], NULL, overwrite, (void *)i), "pthread_create");
+		need(!pthread_create(&threads[i], NULL, work, (void *)i), "pthread_create");
 	for (long i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 }
@@ -210,7 +252,9 @@ static const struct {
 	{ "create", NULL, one_create },
 	{ "rename", NULL, one_rename },
 	{ "varmail", make_mails, one_varmail },
+	{ "scattered", make_database, one_scattered },
 	{ "threads", make_thread_files, NULL },
+	{ "appenders", let_threads_append, NULL },
 };
 
 static void run(void (*one)(long round))
