@@ -24,7 +24,7 @@ from fastsync_lab.cli.study import list_all, run
 from fastsync_lab.cli.vm import SHELL_STATUS, VM_STATUS, shell, vm
 from fastsync_lab.cli.xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
-from fastsync_lab.crash.case import CONTROL, MODES, MTIME_MODES
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes
 from fastsync_lab.crash.workloads import workload_names
@@ -266,8 +266,9 @@ def faults(
     mode: Annotated[
         list[str] | None,
         typer.Option(
-            help="off, truncate or defer; may be repeated (default: each).",
-            autocompletion=starting(MTIME_MODES),
+            help="off, truncate, defer, eager or defer+eager; may be repeated (default: the "
+            "first three).",
+            autocompletion=starting(MODES),
         ),
     ] = None,
     kernel: KernelOption = "6.12",

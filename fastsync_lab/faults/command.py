@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fastsync_lab.crash.builds import QEMU, Builds, prepare
-from fastsync_lab.crash.case import CONTROL, MTIME_MODES
+from fastsync_lab.crash.case import CONTROL, MODES, MTIME_MODES
 from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
@@ -19,12 +19,12 @@ EVERY_VARIANT = ("overwrite", "append", "periodic")
 def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
     """The cases that the options ask for; stock, to compare with, is always among them.
 
-    With the options off the same requests fail as on stock: one variant shows that. Raises
-    UsageError for a name that there is not.
+    With the options off the same requests fail as on stock: one variant shows that. Those with
+    eager_sync have to be asked for. Raises UsageError for a name that there is not.
     """
     names = workload_names()
     check_names("workload", [workload], [ALL, *names])
-    check_names("mode", modes or (), MTIME_MODES)
+    check_names("mode", modes or (), MODES)
     return [
         Case(name, mode, errors, dead)
         for errors, dead in VARIANTS

@@ -1,7 +1,7 @@
 """What a fault led to, and whether stock ext4 would have done the same.
 
-With the options off the same request fails, so the same must come of it. In truncate and defer
-there are fewer requests. There the same must have come of a request of the same kind
+With the options off the same request fails, so the same must come of it. In the other modes there
+are fewer requests. There the same must have come of a request of the same kind
 
 1. during the same call, or else
 2. during another call of that sort in any of the workloads, or else,
@@ -218,7 +218,7 @@ def identical(ours: Result, stock: Result) -> list[str]:
 
 
 def compare(results: Sequence[Result]) -> tuple[list[Verdict], list[str]]:
-    """The verdicts on truncate and defer, and what is different from stock, in words."""
+    """The verdicts on the modes but "off", and what is different from stock, in words."""
     verdicts: list[Verdict] = []
     differences: list[str] = []
     by_case: Mapping[Case, Result] = {result.case: result for result in results}

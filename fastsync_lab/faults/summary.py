@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
-from fastsync_lab.crash.case import CONTROL, MTIME_MODES
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.faults.compare import (
     SAME_CALL,
     SAME_SORT,
@@ -101,7 +101,7 @@ def table_rows(
 ) -> list[tuple[str, ...]]:
     """A row a mode: what was done, and how many faults led to what stock ext4 does."""
     rows = []
-    for mode in MTIME_MODES:
+    for mode in MODES:
         mine = [result for result in results if result.case.mode == mode]
         faults = sum(len(result.faults) for result in mine)
         rules = Counter(one.rule for one in verdicts if one.case.mode == mode)
@@ -120,12 +120,18 @@ def table_rows(
     return rows
 
 
+def modes_of(results: Sequence[Result]) -> list[str]:
+    """The modes that were run."""
+    run = {result.case.mode for result in results}
+    return [mode for mode in (CONTROL, *MODES) if mode in run]
+
+
 def kind_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """A row a kind of request: how many of them failed in each mode."""
     counts = Counter(
         (fault.kind, result.case.mode) for result in results for fault in result.faults
     )
-    modes = (CONTROL, *MTIME_MODES)
+    modes = modes_of(results)
     return [
         (kind, *(f"{counts[kind, mode]:,}" for mode in modes))
         for kind in KINDS
@@ -157,7 +163,7 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, "
         f"{result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
         Grid(["mode", *COLUMNS], table_rows(results, *compare(results)), texts=1),
-        Grid(["requests that failed", CONTROL, *MTIME_MODES], kind_rows(results), texts=1),
+        Grid(["requests that failed", *modes_of(results)], kind_rows(results), texts=1),
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash.builds import Builds
-from fastsync_lab.crash.case import CONTROL
+from fastsync_lab.crash.case import CONTROL, EAGER_MODES, mtime_mode
 from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
@@ -94,8 +94,11 @@ def mount_options(case: Case) -> str:
     """What a case is mounted with; bitmaps are not read ahead at a time that chance decides."""
     words = ["data=ordered", "no_prefetch_block_bitmaps", f"errors={case.errors}"]
     words.append(f"commit={commit_s(case.workload)}")
-    if case.mode in ("truncate", "defer"):
-        words.append(mtime_options(case.mode, INTERVAL_MS))
+    mtime = mtime_mode(case.mode)
+    if mtime != "off":
+        words.append(mtime_options(mtime, INTERVAL_MS))
+    if case.mode in EAGER_MODES:
+        words.append("eager_sync")
     return ",".join(words)
 
 
@@ -134,7 +137,7 @@ def lost(case: Case, ran: Ran) -> list[str]:
         return []
     numbers = [op.number for op, _ in ran.results]
     end = min((op.number for op, error in ran.results if error), default=len(numbers))
-    oracle = Oracle([op for op, _ in ran.results], Promise.of(case.mode, INTERVAL_MS))
+    oracle = Oracle([op for op, _ in ran.results], Promise.of(mtime_mode(case.mode), INTERVAL_MS))
     return oracle.problems(ran.tree, frozenset(numbers[:end]), frozenset(numbers))
 
 

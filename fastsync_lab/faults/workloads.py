@@ -11,6 +11,7 @@ from fastsync_lab.crash.script import BLOCK, Script
 
 INTERVAL_MS = 150
 PAUSE_US = 9000
+SETTLED_US = 6_000_000  # eager_sync settles what is five seconds old
 PARAMETERS = "/sys/module/flashdev/parameters"
 FIRST_MARK = "@FIRST@"  # stands for the first request that fails
 NO_COMMIT_S = 300
@@ -55,6 +56,37 @@ def append() -> Script:
         script.do("write", "g", 0, BLOCK)
         script.do("chmod", "g", f"06{number}0")
         script.do("fsync", "g")
+    return script
+
+
+def create() -> Script:
+    """New files, one that replaces another; what has been logged goes into place behind that."""
+    script = _begin()
+    for number in range(2):
+        script.file(f"n{number}", BLOCK)
+        script.do("fsync", f"n{number}")
+        _pause(script)
+    script.do("rename", "n1", "n0")
+    script.do("fsync", "n0")
+    _pause(script, SETTLED_US)
+    script.do("write", "n0", 0, BLOCK)
+    script.do("fsync", "n0")
+    return script
+
+
+def scattered() -> Script:
+    """Blocks here and there, again and again; they go into place, and one once more."""
+    script = _begin()
+    for first in (0, 1):
+        for number in range(3):
+            script.do("write", "f", (first + 2 * number) * BLOCK, BLOCK)
+        script.do("fsync" if first else "fdatasync", "f")
+        _pause(script)
+    script.do("write", "f", 0, BLOCK)
+    script.do("fsync", "f")
+    _pause(script, SETTLED_US)
+    script.do("write", "f", 0, BLOCK)
+    script.do("fsync", "f")
     return script
 
 
@@ -135,6 +167,8 @@ def periodic() -> Script:
 GENERATORS: Mapping[str, Callable[[], Script]] = {
     "overwrite": overwrite,
     "append": append,
+    "create": create,
+    "scattered": scattered,
     "attributes": attributes,
     "osync": osync,
     "mmap": mmap,

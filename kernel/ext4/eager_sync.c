@@ -265,6 +265,15 @@ static bool ext4_eager_log_data(struct inode *inode)
 	return logged;
 }
 
+/* A file has pages to be written, and something else changes its blocks. */
+static void ext4_eager_count_held(struct inode *inode)
+{
+	if (ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER) &&
+	    jbd2_burst_on(EXT4_SB(inode->i_sb)->s_journal) &&
+	    mapping_tagged(inode->i_mapping, PAGECACHE_TAG_DIRTY))
+		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[EXT4_EAGER_HELD]);
+}
+
 /**
  * ext4_eager_write_and_wait - have data of a file written, or logged
  * @file: any file of a journalled file system
@@ -287,7 +296,9 @@ int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
 		if (err)
 			return err;
 	}
-	if (ext4_eager_logs(inode) && ext4_eager_log_data(inode))
+	if (!ext4_eager_logs(inode))
+		ext4_eager_count_held(inode);
+	else if (ext4_eager_log_data(inode))
 		return 0;
 	ret = file_write_and_wait_range(file, start, end);
 	if (unlikely(ext4_eager_may_be_undone(inode)))

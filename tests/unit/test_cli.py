@@ -69,7 +69,7 @@ def test_every_help_has_examples_and_each_can_be_typed(command: tuple[str, ...])
         ("fastsync run overwrite --kernel 7", ["7.2"]),
         ("fastsync shell --device nvme", ["nvme", "nvme-plp"]),
         ("fastsync crash swap", ["swap-boot"]),
-        ("fastsync faults --mode d", ["defer"]),
+        ("fastsync faults --mode d", ["defer", "defer+eager"]),
     ],
 )
 def test_the_tab_key_completes_commands_options_and_names(line: str, expected: list[str]) -> None:

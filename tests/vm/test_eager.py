@@ -1,59 +1,20 @@
 """eager_sync: options, one burst and one flush, what has barriers."""
 
 import errno
-import re
 
 import pytest
 
-from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs, trace_requests
+from tests.vm.eagerfs import OPTIONS, barriers, bursts_of, requests, stats
+from tests.vm.guestfs import FILE, MNT, GuestFs
 
-OPTIONS = f"eager_sync,{NO_PERIODIC_COMMIT}"
-REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
-
+# One page and more goes into place.
+ONE_PAGE = f"{OPTIONS},eager_sync=1"
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
 
 def in_force(fs: GuestFs) -> list[str]:
     return [option for option in fs.shown_options() if "eager" in option]
-
-
-def stats(fs: GuestFs) -> dict[str, str]:
-    node = fs.device.removeprefix("/dev/")
-    text = fs.vm.run(f"cat /sys/fs/ext4/{node}/eager_stats").stdout
-    return dict(line.split(" ", 1) for line in text.splitlines())
-
-
-def barriers(fs: GuestFs) -> dict[str, int]:
-    """How many commits have had barriers, by reason."""
-    counted = {name.removeprefix("barriers_"): value for name, value in stats(fs).items()}
-    return {name: int(value) for name, value in counted.items() if value.isdecimal()}
-
-
-def requests(fs: GuestFs, commands: str) -> list[tuple[str, ...]]:
-    """What the commands send to the device: the kind of each request, and its bytes."""
-    text = trace_requests(fs.vm, commands)
-    return [match.groups() for match in REQUEST.finditer(text)]
-
-
-def bursts_of(sent: list[tuple[str, ...]]) -> list[int]:
-    """The bytes written before each flush; nothing but plain writes of the log, and flushes."""
-    sizes, pending = [], 0
-    for kind, size in sent:
-        assert kind in ("WSM", "FF"), sent
-        pending += int(size)
-        if kind == "FF":
-            sizes.append(pending)
-            pending = 0
-    assert not pending, sent
-    return sizes
-
-
-def journal(fs: GuestFs, device: str = "") -> dict[str, str]:
-    """What dumpe2fs says of the journal."""
-    text = fs.vm.run(f"dumpe2fs -h {device or fs.device} 2>/dev/null").stdout
-    pairs = (line.partition(":") for line in text.splitlines() if line.startswith("Journal"))
-    return {name: value.strip() for name, _, value in pairs}
 
 
 # --- options -----------------------------------------------------------------------------------
@@ -154,11 +115,14 @@ def test_without_a_journal_nothing_is_in_force(fs: GuestFs) -> None:
 def test_barriers_switched_at_work(fs: GuestFs) -> None:
     with fs.mounted(OPTIONS):
         fs.prepare()
-        for options, state in [("nobarrier", "no: nobarrier"), ("barrier", "yes")]:
+        for options, state, bursts in [("nobarrier", "no: nobarrier", 0), ("barrier", "yes", 3)]:
             fs.remount(options)
-            assert stats(fs)["in_force"] == state
-            fs.ops("open", "chmod:600", "fsync", "chmod:611", "fsync")
-        assert stats(fs)["bursts"] == "2"
+            before = stats(fs)
+            assert before["in_force"] == state
+            fs.ops("open", "chmod:600", "fsync", "chmod:611", "fsync", "append", "fsync")
+            after = stats(fs)
+            assert int(after["bursts"]) - int(before["bursts"]) == bursts
+            assert int(after["data_blocks"]) - int(before["data_blocks"]) == (bursts > 0)
 
 
 # --- requests ----------------------------------------------------------------------------------
@@ -188,11 +152,11 @@ def test_rename_and_folder_are_one_burst_and_one_flush(fs: GuestFs) -> None:
     assert len(bursts_of(sent)) == 1 and len(sent) <= 3
 
 
-def test_append_has_barriers(fs: GuestFs) -> None:
-    with fs.mounted(OPTIONS):
+def test_large_append_has_barriers(fs: GuestFs) -> None:
+    with fs.mounted(ONE_PAGE):
         fs.prepare()
         before = barriers(fs)
-        fs.ops("open", "append", "fsync")
+        fs.ops("open", "append", "append", "fsync")
         after = barriers(fs)
     assert after["barriers"] > before["barriers"] and after["converted"] > before["converted"]
     assert after["grown"] > before["grown"]
@@ -203,8 +167,10 @@ def test_append_has_barriers(fs: GuestFs) -> None:
     [
         (("falloc:3,8192,100", "fsync"), "ordered", ""),
         (("truncate:1000", "fsync"), "ordered", ""),
-        (("append", "fsync"), "ordered", "nodioread_nolock"),
-        (("append", "fsync"), "allocated", "nodioread_nolock"),
+        (("append", "append", "fsync"), "ordered", "nodioread_nolock"),
+        (("append", "append", "fsync"), "allocated", "nodioread_nolock"),
+        (("append", "append", "fsync"), "grown", ""),
+        (("append", "writeback", "fsync"), "converted", ""),
         (("falloc:0,65536,65536", "dwrite", "fsync"), "grown", ""),
         (("falloc:8,4096,4096", "fsync"), "moved", ""),
         (("falloc:32,4096,4096", "fsync"), "moved", ""),
@@ -213,7 +179,7 @@ def test_append_has_barriers(fs: GuestFs) -> None:
 def test_what_needs_barriers_has_them(
     fs: GuestFs, ops: tuple[str, ...], reason: str, options: str
 ) -> None:
-    with fs.mounted(",".join(filter(None, [OPTIONS, options]))):
+    with fs.mounted(",".join(filter(None, [ONE_PAGE, options]))):
         fs.prepare()
         before = barriers(fs)
         fs.ops("open", *ops)

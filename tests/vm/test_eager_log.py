@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
+from tests.vm.eagerfs import OPTIONS, barriers, journal, stats
 from tests.vm.guestfs import CRASH, CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
-from tests.vm.test_eager import OPTIONS, barriers, in_force, journal, stats
+from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
 FAIL_A_FLUSH = (
@@ -92,6 +93,11 @@ def test_switched_under_load(fs: GuestFs) -> None:
         fs.ops(CRASH)
         for number in (1, 2, 3):
             assert fs.crashed(f"/t{number}").mode == 0o600
+        fs.vm.run(
+            "mkdir /dev/shm/d; cd /dev/shm/d\n"
+            f"debugfs -R 'rdump /t1 /t2 /t3 .' {CRASH_IMAGE} 2>/dev/null\n"
+            f"for t in t1 t2 t3; do diff -r {MNT}/$t $t || exit 7; done; rm -r /dev/shm/d"
+        )
 
 
 def test_log_goes_round(fs: GuestFs) -> None:

@@ -1,0 +1,81 @@
+"""What tests of eager_sync say: its numbers, its requests, and what a crash leaves of files."""
+
+import re
+
+from tests.vm.guestfs import CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs, trace_requests
+
+OPTIONS = f"eager_sync,{NO_PERIODIC_COMMIT}"
+REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
+
+# For one script after another. Images and files are compared in the guest's memory.
+TOOLS = """
+f={file}; m={mnt}; img={image}
+o() {{ {fsops} "$@" || exit 3; }}
+s() {{ echo stats $(grep -v in_force /sys/fs/ext4/{node}/eager_stats); }}
+settle() {{ o $m freeze thaw; }}
+# What the medium holds now, and what the page cache shows of these files: nothing newer.
+cut() {{ o $f crash:$img; for n; do cp $m/$n /dev/shm/want.$n || exit 4; done; }}
+same() {{
+    for n; do
+        debugfs -R "dump /$n /dev/shm/got" $img 2>/dev/null
+        cmp /dev/shm/got /dev/shm/want.$n >&2 || exit 7
+        rm /dev/shm/got
+    done
+}}
+# These files are on the medium; what the log has need not be replayed for that.
+placed() {{ cut "$@"; same "$@"; }}
+# They are there after recovery.
+kept() {{
+    e2fsck -fy $img >/dev/shm/fsck.log 2>&1; [ $? -le 1 ] || {{ cat /dev/shm/fsck.log; exit 9; }}
+    e2fsck -fn $img || exit 8
+    same "$@"
+}}
+cut_keeps() {{ cut "$@"; kept "$@"; }}
+"""
+
+
+def run(fs: GuestFs, script: str) -> list[dict[str, int]]:
+    """Run a script that uses TOOLS; the numbers that each `s` of it has printed."""
+    node = fs.device.removeprefix("/dev/")
+    tools = TOOLS.format(file=FILE, mnt=MNT, image=CRASH_IMAGE, fsops=fs.fsops_path, node=node)
+    text = fs.vm.run(tools + script).stdout
+    lines = (line.split()[1:] for line in text.splitlines() if line.startswith("stats "))
+    return [dict(zip(line[::2], map(int, line[1::2]), strict=True)) for line in lines]
+
+
+def stats(fs: GuestFs) -> dict[str, str]:
+    node = fs.device.removeprefix("/dev/")
+    text = fs.vm.run(f"cat /sys/fs/ext4/{node}/eager_stats").stdout
+    return dict(line.split(" ", 1) for line in text.splitlines())
+
+
+def barriers(fs: GuestFs) -> dict[str, int]:
+    """How many commits have had barriers, by reason."""
+    counted = {name.removeprefix("barriers_"): value for name, value in stats(fs).items()}
+    return {name: int(value) for name, value in counted.items() if value.isdecimal()}
+
+
+def requests(fs: GuestFs, commands: str) -> list[tuple[str, ...]]:
+    """What the commands send to the device: the kind of each request, and its bytes."""
+    text = trace_requests(fs.vm, commands)
+    return [match.groups() for match in REQUEST.finditer(text)]
+
+
+def bursts_of(sent: list[tuple[str, ...]]) -> list[int]:
+    """The bytes written before each flush; nothing but plain writes of the log, and flushes."""
+    sizes, pending = [], 0
+    for kind, size in sent:
+        assert kind in ("WSM", "FF"), sent
+        pending += int(size)
+        if kind == "FF":
+            sizes.append(pending)
+            pending = 0
+    assert not pending, sent
+    return sizes
+
+
+def journal(fs: GuestFs, device: str = "") -> dict[str, str]:
+    """What dumpe2fs says of the journal."""
+    text = fs.vm.run(f"dumpe2fs -h {device or fs.device} 2>/dev/null").stdout
+    pairs = (line.partition(":") for line in text.splitlines() if line.startswith("Journal"))
+    return {name: value.strip() for name, _, value in pairs}
