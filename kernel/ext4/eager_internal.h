@@ -9,8 +9,11 @@
 #include "ext4_jbd2.h"
 #include "eager.h"
 
-/* Of a dirty buffer: the log has its contents. */
-#define BH_LOGGED	(BH_BITMAP_UPTODATE + 1)
+/*
+ * Of a dirty buffer: the log has its contents. The bit between is one of
+ * EXT4_MAP_FLAGS on newer kernels: mapping a buffer clears it.
+ */
+#define BH_LOGGED	(BH_BITMAP_UPTODATE + 2)
 BUFFER_FNS(LOGGED, logged)
 
 #define EXT4_EAGER_NONE	((struct ext4_eager_range) { .first = ULONG_MAX })
@@ -29,6 +32,8 @@ static inline loff_t ext4_eager_end(struct ext4_eager_range range)
 	return range.last < LLONG_MAX >> PAGE_SHIFT ?
 		((loff_t)(range.last + 1) << PAGE_SHIFT) - 1 : LLONG_MAX;
 }
+
+#include "eager_compat.h"
 
 static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
 {

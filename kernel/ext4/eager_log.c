@@ -68,13 +68,9 @@
  */
 
 #include <linux/pagemap.h>
-#include <linux/pagevec.h>
 #include <linux/rmap.h>
 
 #include "eager_internal.h"
-
-/* Copies of a folio's blocks that a handle needs at most. */
-#define EXT4_EAGER_MAX_COPIES	(PAGE_SIZE / EXT4_MIN_BLOCK_SIZE)
 
 /* --- which files, which blocks -------------------------------------------- */
 
@@ -89,6 +85,7 @@ bool ext4_eager_logs(struct inode *inode)
 
 	return IS_ENABLED(CONFIG_64BIT) && journal && jbd2_burst_on(journal) &&
 		S_ISREG(inode->i_mode) && test_opt(sb, DELALLOC) &&
+		inode->i_blkbits <= PAGE_SHIFT &&
 		EXT4_SB(sb)->s_cluster_ratio == 1 &&
 		ext4_test_inode_flag(inode, EXT4_INODE_EXTENTS) &&
 		!ext4_should_journal_data(inode) && !ext4_is_quota_file(inode) &&
@@ -143,7 +140,7 @@ void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
 	spin_unlock(&ei->lock);
 }
 
-/* --- a folio -------------------------------------------------------------- */
+/* --- a page --------------------------------------------------------------- */
 
 /*
  * Allocate a block that was put off, as written. Or see that it is written: after
@@ -152,10 +149,12 @@ void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
 static int ext4_eager_map(handle_t *handle, struct inode *inode,
 			  struct buffer_head *bh, ext4_lblk_t lblk)
 {
+	/* As write-back, which may hold neither i_rwsem nor invalidate_lock. */
+	int flags = EXT4_GET_BLOCKS_IO_SUBMIT | EXT4_EX_NOCACHE;
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = 1 };
 	int ret;
 
-	ret = ext4_map_blocks(NULL, inode, &map, 0);
+	ret = ext4_map_blocks(NULL, inode, &map, flags);
 	if (ret < 0)
 		return ret;
 	if (!buffer_delay(bh))
@@ -166,9 +165,8 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 		return -EAGAIN;
 	map.m_len = 1;
 	ret = ext4_map_blocks(handle, inode, &map,
-			      EXT4_GET_BLOCKS_CREATE |
+			      flags | EXT4_GET_BLOCKS_CREATE |
 			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
-			      EXT4_GET_BLOCKS_IO_SUBMIT |
 			      EXT4_GET_BLOCKS_LOGGED);
 	if (ret <= 0)
 		return ret ?: -EFSCORRUPTED;
@@ -187,21 +185,26 @@ static int ext4_eager_order(handle_t *handle, struct inode *inode,
 					 i_blocksize(inode));
 }
 
-/* Log what has changed of a locked folio. @end: behind the last byte of it. */
+/*
+ * Log what has changed of a page of a locked folio, from byte @from of that on.
+ * @end: behind the last byte of it.
+ */
 static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
-				  struct folio *folio, struct list_head *copies,
-				  loff_t *end)
+				  struct folio *folio, size_t from,
+				  struct list_head *copies, loff_t *end)
 {
 	struct buffer_head *head = folio_buffers(folio), *bh = head;
 	loff_t size = i_size_read(inode), pos = folio_pos(folio);
 	ext4_lblk_t lblk = pos >> inode->i_blkbits;
+	size_t to = from + PAGE_SIZE;
 	int err;
 
 	/* As write-back does: what is mapped may be stored to behind the end. */
-	if (pos < size && size < pos + folio_size(folio))
-		folio_zero_segment(folio, size - pos, folio_size(folio));
-	for (; pos < size; pos += bh->b_size, lblk++) {
-		if (ext4_eager_is_changed(inode->i_sb, bh)) {
+	if (pos + from < size && size < pos + to)
+		folio_zero_segment(folio, size - pos, to);
+	for (; pos < size && bh_offset(bh) < to; pos += bh->b_size, lblk++) {
+		if (bh_offset(bh) >= from &&
+		    ext4_eager_is_changed(inode->i_sb, bh)) {
 			if (buffer_unwritten(bh))
 				return -EAGAIN;
 			err = ext4_eager_map(handle, inode, bh, lblk);
@@ -247,22 +250,21 @@ static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)
 	spin_unlock(&ei->lock);
 }
 
-static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
+static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
+			       size_t from)
 {
 	struct address_space *mapping = inode->i_mapping;
-	unsigned int nr = folio_size(folio) >> inode->i_blkbits;
+	unsigned int nr = PAGE_SIZE >> inode->i_blkbits;
 	LIST_HEAD(copies);
 	handle_t *handle;
 	loff_t end = 0;
 	int err, err2;
 
-	if (nr > EXT4_EAGER_MAX_COPIES)
-		return -EAGAIN;
 	err = ext4_eager_alloc_copies(inode->i_sb, nr, &copies);
 	if (err)
 		goto out;
 	handle = ext4_journal_start(inode, EXT4_HT_LOG_DATA,
-				    ext4_writepage_trans_blocks(inode) + nr);
+				    ext4_eager_page_credits(inode) + nr);
 	if (IS_ERR(handle)) {
 		err = PTR_ERR(handle);
 		goto out;
@@ -278,8 +280,8 @@ static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
 	    folio_buffers(folio)) {
 		if (folio_mkclean(folio))
 			folio_mark_dirty(folio);
-		err = ext4_eager_log_buffers(handle, inode, folio, &copies,
-					     &end);
+		err = ext4_eager_log_buffers(handle, inode, folio, from,
+					     &copies, &end);
 	}
 	folio_unlock(folio);
 	if (end) {
@@ -297,21 +299,45 @@ out:
 	return err;
 }
 
-/* Is there anything to be logged? Most pages of a range have been. */
-static bool ext4_eager_has_changed(struct inode *inode, struct folio *folio)
+/*
+ * Is there anything to be logged? Most pages of a range have been. @from: the byte
+ * of the folio to begin at; becomes that of the first page that has changed.
+ */
+static bool ext4_eager_find_changed(struct inode *inode, struct folio *folio,
+				    size_t *from)
 {
+	loff_t size = i_size_read(inode);
 	struct buffer_head *head, *bh;
 	bool changed = false;
 
 	folio_lock(folio);
 	head = folio_buffers(folio);
 	bh = folio->mapping == inode->i_mapping ? head : NULL;
-	while (bh && !changed) {
-		changed = ext4_eager_is_changed(inode->i_sb, bh);
+	while (bh && !changed && folio_pos(folio) + bh_offset(bh) < size) {
+		changed = bh_offset(bh) >= *from &&
+			ext4_eager_is_changed(inode->i_sb, bh);
+		if (changed)
+			*from = round_down(bh_offset(bh), PAGE_SIZE);
 		bh = bh->b_this_page == head ? NULL : bh->b_this_page;
 	}
 	folio_unlock(folio);
 	return changed;
+}
+
+/*
+ * Log what has changed of a folio, a handle for each page: a large one may need more
+ * credits than a transaction has. What changes behind us is the next sync's.
+ */
+static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
+{
+	size_t from = 0;
+	int err = 0;
+
+	while (!err && ext4_eager_find_changed(inode, folio, &from)) {
+		err = ext4_eager_log_page(inode, folio, from);
+		from += PAGE_SIZE;
+	}
+	return err;
 }
 
 /**
@@ -334,9 +360,7 @@ int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range)
 					      range.last, PAGECACHE_TAG_DIRTY,
 					      &batch)) {
 		for (i = 0; !err && i < folio_batch_count(&batch); i++)
-			if (ext4_eager_has_changed(inode, batch.folios[i]))
-				err = ext4_eager_log_folio(inode,
-							   batch.folios[i]);
+			err = ext4_eager_log_folio(inode, batch.folios[i]);
 		folio_batch_release(&batch);
 		cond_resched();
 	}

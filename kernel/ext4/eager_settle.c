@@ -70,8 +70,7 @@ static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 	spin_unlock(&ei->lock);
 	if (ei->settling.last < ei->settling.first)
 		return 0;
-	jinode.i_dirty_start = ei->settling.first << PAGE_SHIFT;
-	jinode.i_dirty_end = ext4_eager_end(ei->settling);
+	ext4_eager_set_pages(&jinode, ei->settling);
 	/* Without the memory for it nobody can settle, and the log fills up. */
 	while ((err = ext4_normal_submit_inode_data_buffers(&jinode)) == -ENOMEM)
 		schedule_timeout_uninterruptible(HZ / 50);

@@ -49,7 +49,6 @@
  */
 
 #include <linux/pagemap.h>
-#include <linux/pagevec.h>
 
 #include "eager_internal.h"
 
