@@ -104,7 +104,7 @@ def eager_model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     library = tmp_path_factory.mktemp("eager") / "eager.so"
     sources = sorted(Path(__file__).with_name("eager_model").glob("*.c"))
     shell.run(
-        ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wall", "-Werror",
+        ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wall", "-Wextra", "-Werror",
          "-o", str(library), *(str(source) for source in sources)]
     )  # fmt: skip
     return Model(library)
