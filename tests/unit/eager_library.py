@@ -71,7 +71,7 @@ class Model:
         chosen = [budgets.get(name.lower(), 0) for name in self.budgets]
         return (ctypes.c_uint8 * len(self.budgets))(*chosen)
 
-    def search(self, *faults: str, bits: int = 22, **budgets: int) -> Found:
+    def search(self, *faults: str, bits: int = 20, **budgets: int) -> Found:
         """Every interleaving of what the budgets allow, in a table of 2^bits states."""
         result = self.result()
         self.library.search(self.chosen(budgets), self.planted(faults), bits, result)
