@@ -42,6 +42,7 @@ LONG_BUDGETS = [
     {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1, "settles": 1},
     {"writes": 2, "fsyncs": 2, "freezes": 1, "settles": 1, "second_file": 1},
     {"writes": 2, "fsyncs": 1, "syncfs": 1, "freezes": 1, "settles": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "freezes": 1, "settles": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 3, "truncates": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "syncfs": 1, "settles": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 2, "directs": 1, "settles": 1},
