@@ -71,7 +71,7 @@ class Model:
         chosen = [budgets.get(name.lower(), 0) for name in self.budgets]
         return (ctypes.c_uint8 * len(self.budgets))(*chosen)
 
-    def search(self, *faults: str, bits: int = 22, **budgets: int) -> Found:
+    def search(self, *faults: str, bits: int = 20, **budgets: int) -> Found:
         """Every interleaving of what the budgets allow, in a table of 2^bits states."""
         result = self.result()
         self.library.search(self.chosen(budgets), self.planted(faults), bits, result)
@@ -104,7 +104,7 @@ def eager_model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     library = tmp_path_factory.mktemp("eager") / "eager.so"
     sources = sorted(Path(__file__).with_name("eager_model").glob("*.c"))
     shell.run(
-        ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wall", "-Werror",
+        ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wall", "-Wextra", "-Werror",
          "-o", str(library), *(str(source) for source in sources)]
     )  # fmt: skip
     return Model(library)

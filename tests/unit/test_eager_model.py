@@ -1,4 +1,4 @@
-"""Eager syncing's rules S, W, F, T and X beside the kernel's code: docs/eager-design.md.
+"""Eager syncing's rules beside the kernel's code: kernel/ext4/eager_log.c, docs/eager.md.
 
 eager_model/ is two files of a page, two blocks, jbd2's log and a device with a volatile cache. Each
 search takes every interleaving of the steps that a budget allows, and cuts power in each state.
@@ -16,16 +16,19 @@ BUDGETS = [
     {"writes": 2, "flusher": 1, "fsyncs": 2, "settles": 1},
     {"writes": 2, "fsyncs": 1, "syncfs": 1, "settles": 1},
     {"writes": 2, "fsyncs": 1, "truncates": 1, "settles": 1, "second_file": 1},
-    {"writes": 2, "flusher": 1, "fsyncs": 2, "truncates": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 1, "truncates": 1},
     {"writes": 3, "fsyncs": 1, "truncates": 2, "second_file": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 2, "directs": 1, "evicts": 1},
-    {"writes": 2, "flusher": 1, "fsyncs": 2, "directs": 1, "second_file": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 1, "directs": 1, "second_file": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 1, "zeroes": 1, "second_file": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 1, "shrinks": 1, "second_file": 1},
     {"writes": 2, "flusher": 2, "fsyncs": 1, "moves": 1, "second_file": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "freezes": 1, "second_file": 1},
+    {"writes": 2, "fsyncs": 1, "freezes": 1, "settles": 2},
+    {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "settles": 1},
 ]
 LONG_BUDGETS = [
+    {"writes": 2, "flusher": 1, "fsyncs": 2, "directs": 1, "second_file": 1},
     {"writes": 3, "flusher": UNLIMITED, "fsyncs": 3, "settles": 1},
     {"writes": 3, "flusher": 1, "fsyncs": 2, "settles": 2},
     {"writes": 3, "flusher": UNLIMITED, "fsyncs": 2, "second_file": 1},
@@ -36,22 +39,47 @@ LONG_BUDGETS = [
     {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1, "settles": 1, "second_file": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 1, "directs": 1, "settles": 1, "second_file": 1},
     {"writes": 2, "flusher": 1, "fsyncs": 1, "zeroes": 1, "shrinks": 1, "truncates": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1, "settles": 1},
+    {"writes": 2, "fsyncs": 2, "freezes": 1, "settles": 1, "second_file": 1},
+    {"writes": 2, "fsyncs": 1, "syncfs": 1, "freezes": 1, "settles": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "freezes": 1, "settles": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 3, "truncates": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "syncfs": 1, "settles": 1},
+    {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 2, "directs": 1, "settles": 1},
 ]
 
 # Each fault with the smallest budget that shows it.
 PLANTED: list[tuple[str, dict[str, int]]] = [
     ("TAIL_IGNORES_FLOOR", {"writes": 2, "fsyncs": 2, "second_file": 1}),
+    ("SETTLE_DROPS_BOTH_FLOORS", {"writes": 2, "fsyncs": 2, "settles": 1}),
     ("SETTLE_SKIPS_PLACES", {"writes": 1, "fsyncs": 1, "settles": 1}),
     ("SETTLE_DOES_NOT_WAIT", {"writes": 1, "fsyncs": 1, "settles": 1}),
     ("SETTLE_SKIPS_FLUSH", {"writes": 1, "fsyncs": 1, "settles": 1}),
-    ("SETTLE_ERASES_EARLY", {"writes": 2, "flusher": 1, "fsyncs": 2, "settles": 1}),
-    ("SETTLE_ERASES_NEWER", {"writes": 2, "flusher": 1, "fsyncs": 2, "settles": 1}),
     ("SETTLE_SKIPS_COMMIT", {"writes": 1, "fsyncs": 1, "truncates": 1, "settles": 1}),
-    ("WRITEBACK_CLEANS", {"writes": 2, "flusher": 1, "fsyncs": 2}),
-    ("SYNCFS_SKIPS_SETTLE", {"writes": 2, "fsyncs": 1, "syncfs": 1}),
+    ("SETTLE_FORGETS_EARLY", {"writes": 2, "flusher": 1, "fsyncs": 2, "settles": 1}),
+    ("SETTLE_FORGETS_NEWER", {"writes": 2, "flusher": 1, "fsyncs": 2, "settles": 1}),
+    ("SETTLE_UNLISTS_NEWER", {"writes": 2, "fsyncs": 2, "settles": 2}),
+    ("COPIED_TAKEN_LATE", {"writes": 2, "fsyncs": 2, "settles": 2}),
     ("SETTLE_JOINED_LATE", {"writes": 2, "fsyncs": 1, "syncfs": 1, "settles": 1}),
-    ("PLACED_NOT_LOGGED", {"writes": 2, "fsyncs": 2}),
+    ("WRITEBACK_CLEANS", {"writes": 2, "flusher": 1, "fsyncs": 2}),
+    ("KEPT_BY_RUNNING", {"writes": 2, "fsyncs": 1, "syncfs": 1, "settles": 1}),
+    ("KEPT_GOES_BACK", {"writes": 2, "fsyncs": 1, "syncfs": 1, "settles": 1}),
+    ("SYNCFS_SKIPS_SETTLE", {"writes": 2, "fsyncs": 1, "syncfs": 1}),
+    ("FREEZE_SKIPS_SECOND_PASS", {"writes": 2, "fsyncs": 1, "freezes": 1}),
+    # The code's own rule, at e19dec4.
+    ("SECOND_PASS_IF_UNSETTLED", {"writes": 2, "fsyncs": 1, "freezes": 1, "settles": 2}),
+    ("PLACED_NOT_SETTLED", {"writes": 2, "fsyncs": 2}),
+    ("OVERWRITE_NOT_LOOKED", {"writes": 2, "fsyncs": 2}),
+    ("LOOK_WITHOUT_MUTEX", {"writes": 2, "fsyncs": 3}),
+    ("WINDOW_LOST", {"writes": 2, "fsyncs": 2}),
+    ("WINDOW_NOT_GIVEN_BACK", {"writes": 2, "fsyncs": 2}),
     ("LOGGED_STAYS", {"writes": 2, "fsyncs": 2}),
+    ("MUTEX_DROPPED_EARLY", {"writes": 1, "fsyncs": 2}),
+    ("UNLOCKED_BEFORE_WAIT", {"writes": 2, "flusher": 1, "fsyncs": 3, "truncates": 1}),
+    ("REDIRTIED_NOT_WAITED", {"writes": 2, "flusher": 1, "fsyncs": 1}),
+    ("ALLOCATED_WITHOUT_COPY", {"writes": 1, "fsyncs": 1}),
+    ("FIRST_SYNC_SKIPS_SETTLE", {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1}),
+    ("GONE_FORGOTTEN", {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1}),
     ("FREE_WITHOUT_REVOKE", {"writes": 2, "fsyncs": 2, "truncates": 1, "second_file": 1}),
     ("REVOKE_LATER", {"writes": 2, "fsyncs": 2, "truncates": 1, "second_file": 1}),
     ("REUSED_BEFORE_COMMIT", {"writes": 2, "fsyncs": 2, "truncates": 1, "second_file": 1}),
@@ -59,20 +87,8 @@ PLANTED: list[tuple[str, dict[str, int]]] = [
     ("ZERO_WITHOUT_HOLD", {"writes": 2, "flusher": 1, "fsyncs": 1, "zeroes": 1}),
     ("SHRINK_WITHOUT_HOLD", {"writes": 1, "fsyncs": 1, "shrinks": 1}),
     ("MOVE_WITHOUT_HOLD", {"writes": 2, "flusher": 2, "fsyncs": 1, "moves": 1, "second_file": 1}),
-    ("HOLD_FORGETS_EVICTED", {"writes": 1, "flusher": 1, "fsyncs": 2, "directs": 1, "evicts": 1}),
-    ("ALLOCATED_WITHOUT_COPY", {"writes": 1, "fsyncs": 1}),
-    ("MUTEX_DROPPED_EARLY", {"writes": 1, "fsyncs": 2}),
-    ("UNLOCKED_BEFORE_WAIT", {"writes": 1, "flusher": 1, "fsyncs": 2}),
-    ("WINDOW_LOST", {"writes": 2, "fsyncs": 2}),
-    ("FREEZE_SKIPS_STEP_7", {"writes": 2, "fsyncs": 1, "freezes": 1}),
-    # What docs/eager-design.md can be read as.
-    ("SYNCFS_PASSES_SETTLING", {"writes": 2, "fsyncs": 1, "syncfs": 1, "settles": 1}),
-    ("REDIRTIED_NOT_WAITED", {"writes": 2, "flusher": 1, "fsyncs": 1}),
+    ("HOLD_SKIPS_MUTEX", {"writes": 2, "flusher": 1, "fsyncs": 2, "directs": 1}),
     ("HOLD_STILL_LOGS", {"writes": 2, "fsyncs": 3, "directs": 1}),
-    (
-        "LISTED_BY_LOGGING_ALONE",
-        {"writes": 2, "flusher": 1, "fsyncs": 1, "evicts": 1, "freezes": 1},
-    ),
 ]
 
 # What an op's budget is called.
@@ -107,7 +123,7 @@ def all_is_kept(model: Model, budget: dict[str, int], bits: int) -> None:
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=in_words)
 def test_all_that_was_promised_is_kept(model: Model, budget: dict[str, int]) -> None:
-    all_is_kept(model, budget, 22)
+    all_is_kept(model, budget, 20)
 
 
 @pytest.mark.long
@@ -117,7 +133,7 @@ def test_all_that_was_promised_is_kept_for_longer(model: Model, budget: dict[str
 
 
 def test_walks_by_chance_keep_what_was_promised(model: Model) -> None:
-    found = model.walk(seed=1, walks=10_000, steps=300)
+    found = model.walk(seed=1, walks=6_000, steps=300)
     assert not found.story
     assert all(found.taken.values())
 

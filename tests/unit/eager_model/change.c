@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Freeing (section 4.3) and other changes (4.6).
+ * Freeing, and other changes of a file's blocks: kernel/ext4/eager_hold.c.
  */
 #include "model.h"
 
 enum { TRUNCATE_DROP = 1, TRUNCATE_FREE, TRUNCATE_REVOKE };
+enum { HOLD_FLAGGED = 1, HOLD_DONE };
 
-#define HELD	1
-#define STICKY	2
-
-/* --- freeing (section 4.3) and other changes (4.6) ------------------------------------------ */
+/* --- freeing: ext4_eager_free_blocks() -------------------------------------------------------- */
 
 bool truncate_begin(struct state *s, int f)
 {
@@ -72,7 +70,10 @@ static bool truncate_goes_on(struct state *s, struct file *file)
 	return false;
 }
 
-static void hold(struct state *s, struct file *file, u8 kind)
+/* --- whoever holds the inode ------------------------------------------------------------------ */
+
+/* ext4_eager_hold() up to the mutex. */
+static void hold(struct file *file, u8 kind)
 {
 	static const u8 fault[] = {
 		[CHANGE_DIRECT] = FAULT_DIRECT_WITHOUT_HOLD,
@@ -83,21 +84,38 @@ static void hold(struct state *s, struct file *file, u8 kind)
 	};
 
 	file->change = kind;
+	file->change_pc = HOLD_DONE;
 	if (faults >> fault[kind] & 1)
 		return;
-	file->hold |= HELD;
-	if (file->last_tid || (file->born >= s->tail && !FAULTY(HOLD_FORGETS_EVICTED)))
-		file->change_wait = WAIT_ASKED;
+	file->change_pc = HOLD_FLAGGED;
+	file->change_held = !file->never;
+	file->never = 1;
 }
 
-static void release(struct file *file)
+static bool hold_goes_on(struct state *s, int f)
 {
-	if (file->hold & HELD && file->change == CHANGE_DIRECT)
-		file->hold |= STICKY;
-	if (file->hold & HELD)
+	struct file *file = &s->file[f];
+
+	if (!mutex_is_free(s, f) && !FAULTY(HOLD_SKIPS_MUTEX))
+		return false;
+	file->change_pc = HOLD_DONE;
+	if (file->gen)
+		file->change_wait = settle_ask(s);
+	return true;
+}
+
+/* Fallocate and truncation release; a direct write and MOVE_EXT do not. */
+static void end_change(struct file *file)
+{
+	bool releases = file->change == CHANGE_ZERO || file->change == CHANGE_SHRINK;
+
+	if (file->change_held && releases) {
 		file->window = 1;
-	file->hold &= ~HELD;
+		file->never = 0;
+	}
 	file->change = 0;
+	file->change_pc = 0;
+	file->change_held = 0;
 }
 
 bool change_begin(struct state *s, int f, u8 kind, int budget)
@@ -107,12 +125,12 @@ bool change_begin(struct state *s, int f, u8 kind, int budget)
 	if (file->change || s->frozen || !file->mem.block || file->mem.unwritten ||
 	    !spend(s, budget))
 		return false;
-	hold(s, file, kind);
+	hold(file, kind);
 	if (kind != CHANGE_MOVE)
 		return true;
 	if (other->change || !other->mem.block || other->mem.unwritten)
 		return false;
-	hold(s, other, CHANGE_DONOR);
+	hold(other, CHANGE_DONOR);
 	return true;
 }
 
@@ -122,11 +140,12 @@ static bool move(struct state *s, int f)
 	struct file *file = &s->file[f], *donor = &s->file[!f];
 	u8 block = file->mem.block;
 
-	if (donor->change_wait || donor->flight || donor->newest == RANKS - 1)
+	if (donor->change_pc != HOLD_DONE || donor->change_wait || donor->flight ||
+	    donor->newest == RANKS - 1)
 		return false;
 	if (file->dirty || donor->dirty) {	/* -EBUSY */
-		release(file);
-		release(donor);
+		end_change(file);
+		end_change(donor);
 		return true;
 	}
 	file->mem.block = donor->mem.block;
@@ -134,8 +153,8 @@ static bool move(struct state *s, int f)
 	s->ordered |= 1 << f;
 	s->marked = 1;
 	log_inode(s, file);
-	release(file);
-	release(donor);
+	end_change(file);
+	end_change(donor);
 	donor->mem.block = block;
 	donor->mem.orphan = 1;
 	donor->mem.least = ++donor->newest;
@@ -153,6 +172,8 @@ bool change_goes_on(struct state *s, int f)
 
 	if (file->change == CHANGE_TRUNCATE)
 		return truncate_goes_on(s, file);
+	if (file->change_pc == HOLD_FLAGGED)
+		return hold_goes_on(s, f);
 	if (file->change_wait || file->newest == RANKS - 1)
 		return false;
 	switch (file->change) {
@@ -185,6 +206,6 @@ bool change_goes_on(struct state *s, int f)
 	default:
 		return false;
 	}
-	release(file);
+	end_change(file);
 	return true;
 }

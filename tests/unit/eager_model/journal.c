@@ -1,21 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * jbd2's commits, and settling: sections 4.2 and 4.4.
+ * jbd2's commits, the log's tail (kernel/jbd2/burst_tail.c), and settling
+ * (kernel/ext4/eager_settle.c).
  */
 #include "model.h"
 
-enum { SETTLE_COMMIT = 1, SETTLE_PLACES, SETTLE_COMMIT_AGAIN, SETTLE_DROP, SETTLE_NUMBERS,
-	SETTLE_FLUSH, SETTLE_SUPERBLOCK, SETTLE_ERASE, SETTLE_STEP_7 };
+enum { SETTLE_COMMIT = 1, SETTLE_ROTATED, SETTLE_PLACES, SETTLE_COMMIT_AGAIN, SETTLE_NUMBERS,
+	SETTLE_FLUSH, SETTLE_SUPERBLOCK, SETTLE_FORGET, SETTLE_END };
 
 /* --- jbd2's commit -------------------------------------------------------------------------- */
 
-/* The oldest transaction with data that is not settled, or tid: section 4.2. */
-static u8 floor_of(const struct state *s, u8 tid)
+/* jbd2_burst_limit_tail() */
+static u8 limit_tail(const struct state *s, u8 tid)
 {
-	for (u8 t = TAIL; t < tid; t++)
-		if (s->recorded >> (t - TAIL) & 1)
-			return t;
-	return tid;
+	u8 lowest = s->floor ? s->floor : s->next_floor;
+
+	return lowest && tid > lowest ? lowest : tid;
+}
+
+/* jbd2_burst_log_starts() */
+static void log_starts(struct state *s)
+{
+	bool data = false;
+
+	for (int b = 0; b < BLOCKS; b++)
+		data |= s->block[b].copied >> (s->running - TAIL) & 1;
+	if (!data)
+		return;
+	s->last_data = s->running;
+	if (!s->next_floor)
+		s->next_floor = s->running;
 }
 
 bool commit_lock(struct state *s)
@@ -25,6 +39,7 @@ bool commit_lock(struct state *s)
 	s->commit = COMMIT_LOCKED;
 	s->commit_marked = s->marked;
 	s->order_todo = s->ordered;
+	log_starts(s);
 	for (int f = 0; f < FILES; f++)
 		s->file[f].locked = s->file[f].mem;
 	s->running++;
@@ -60,7 +75,7 @@ bool commit_log(struct state *s, int moves_tail)
 		return true;
 	/* The number is looked up before the flush, and written behind it. */
 	s->commit_tail = FAULTY(TAIL_IGNORES_FLOOR) ? s->running - 1 :
-		floor_of(s, s->running - 1);
+		limit_tail(s, s->running - 1);
 	return s->commit_tail > s->tail;
 }
 
@@ -77,7 +92,7 @@ bool commit_end(struct state *s)
 {
 	/* The tail is moved under j_checkpoint_mutex. */
 	if (s->commit != COMMIT_FLUSHED ||
-	    (s->commit_tail && s->settle >= SETTLE_FLUSH && s->settle <= SETTLE_SUPERBLOCK))
+	    (s->commit_tail && s->settle >= SETTLE_NUMBERS && s->settle <= SETTLE_SUPERBLOCK))
 		return false;
 	if (s->tail < s->commit_tail)
 		s->tail = s->commit_tail;
@@ -91,56 +106,46 @@ bool commit_end(struct state *s)
 	return true;
 }
 
-/* --- settling: section 4.4 ------------------------------------------------------------------ */
+/* --- settling --------------------------------------------------------------------------------- */
 
-static void waiters(struct state *s, u8 from, u8 to)
+/*
+ * Numbers of settlings count from the last that has ended: 1 is the next to begin
+ * or the one that runs, 2 the one after that; 0 is any that has ended (settled).
+ */
+u8 settle_ask(const struct state *s)
 {
-	for (int i = 0; i < ACTORS; i++)
-		if (s->actor[i].wait == from)
-			s->actor[i].wait = to;
-	for (int f = 0; f < FILES; f++)
-		if (s->file[f].change_wait == from)
-			s->file[f].change_wait = to;
+	return s->settle && !FAULTY(SETTLE_JOINED_LATE) ? 2 : 1;
 }
 
-static bool somebody(const struct state *s, u8 waits)
+static bool somebody_waits(const struct state *s)
 {
-	return s->actor[0].wait == waits || s->actor[1].wait == waits ||
-		s->file[0].change_wait == waits || s->file[1].change_wait == waits;
+	return s->actor[0].wait || s->actor[1].wait || s->file[0].change_wait ||
+		s->file[1].change_wait;
 }
 
 bool settle_begin(struct state *s)
 {
-	if (s->settle || (!somebody(s, WAIT_ASKED) && (s->frozen || !spend(s, SETTLES))))
+	if (s->settle || (!somebody_waits(s) && !spend(s, SETTLES)))
 		return false;
-	s->kept = 0;
+	if (FAULTY(KEPT_GOES_BACK))
+		s->kept = 0;
 	s->settle_tid = s->running - !s->handles;
 	s->settle = SETTLE_COMMIT;
-	waiters(s, WAIT_ASKED, WAIT_BEGUN);
 	return true;
 }
 
-static void settle_erase(struct state *s)
+/* jbd2_burst_settle_begin(), behind the commit. */
+static void rotate(struct state *s)
 {
-	for (int b = 0; b < BLOCKS; b++)
-		if (s->block[b].entry <= s->settled || FAULTY(SETTLE_ERASES_NEWER))
-			s->block[b].entry = 0;
-	for (int f = 0; f < FILES; f++)
-		if (s->file[f].last_tid <= s->settled)
-			s->file[f].last_tid = 0;
+	if (!s->floor) {
+		s->floor = s->next_floor;
+		s->next_floor = 0;
+	}
+	s->settle_last = s->floor ? s->last_data : 0;
+	s->settle = SETTLE_ROTATED;
 }
 
-static void settle_end(struct state *s)
-{
-	s->settle = 0;
-	s->settle_tid = 0;
-	s->settled = 0;
-	s->settle_tail = 0;
-	s->settle_kept = 0;
-	waiters(s, WAIT_BEGUN, WAIT_DONE);
-}
-
-/* Writes the pages of settle_todo, one a step in any order, and waits for all. */
+/* ext4_eager_write_all(): one file a step, in any order; then waits for all. */
 enum written { BLOCKED, SENT, WRITTEN };
 
 static enum written settle_write(struct state *s, int f)
@@ -148,31 +153,72 @@ static enum written settle_write(struct state *s, int f)
 	struct file *file = &s->file[f];
 
 	if (s->settle_todo) {
-		if (!(s->settle_todo >> f & 1) || (file->flight && file->dirty))
+		if (!(s->settle_todo >> f & 1) || (file->copied && file->flight && file->dirty))
 			return BLOCKED;
 		s->settle_todo &= ~(1 << f);
+		if (!file->copied)
+			return SENT;
 		s->settle_wait |= 1 << f;
-		if (submit(s, f, -1) && file->dirty)
-			s->settle_kept |= 1 << f;
+		if (!FAULTY(COPIED_TAKEN_LATE))
+			file->copied = 0;
+		submit(s, f, -1);
 		return SENT;
 	}
-	for (int i = 0; i < FILES && !FAULTY(SETTLE_DOES_NOT_WAIT); i++)
-		if (s->settle_wait >> i & 1 && s->file[i].flight)
-			return BLOCKED;
+	for (int i = 0; i < FILES; i++)
+		if (s->settle_wait >> i & 1) {
+			if (s->file[i].flight && !FAULTY(SETTLE_DOES_NOT_WAIT))
+				return BLOCKED;
+			s->file[i].copied &= !FAULTY(COPIED_TAKEN_LATE);
+		}
 	s->settle_wait = 0;
 	return WRITTEN;
 }
 
+/* jbd2_cleanup_journal_tail() looks the tail up. */
 static bool settle_numbers(struct state *s, int least)
 {
 	u8 most = s->running - !!s->commit;
 
-	if (least && s->settled + 1 == most)
+	if (least && s->settle_last + 1 == most)
 		return false;
-	/* Least: metadata behind S is not checkpointed. */
-	s->settle_tail = floor_of(s, least ? s->settled + 1 : most);
-	s->settle = s->settle_tail > s->tail ? SETTLE_FLUSH : SETTLE_ERASE;
+	/* Least: metadata behind that is not checkpointed. */
+	s->settle_tail = limit_tail(s, least ? s->settle_last + 1 : most);
+	s->settle = s->settle_tail > s->tail ? SETTLE_FLUSH : SETTLE_FORGET;
 	return true;
+}
+
+/* ext4_eager_settled(): blocks that the log has copies of are told by this. */
+static void forget(struct state *s, u8 tail)
+{
+	for (int b = 0; b < BLOCKS; b++)
+		if (s->block[b].entry < tail || FAULTY(SETTLE_FORGETS_NEWER))
+			s->block[b].entry = 0;
+}
+
+static void pass(u8 *number)
+{
+	*number -= !!*number;
+}
+
+/* "settled" and "done" are one more: ext4_eager_note_settled(), ext4_eager_unlist(). */
+static void settle_end(struct state *s)
+{
+	for (int f = 0; f < FILES; f++) {
+		struct file *file = &s->file[f];
+
+		if (file->gen <= 1 || FAULTY(SETTLE_UNLISTS_NEWER))
+			file->listed = 0;
+		pass(&file->gen);
+		pass(&file->gone);
+		pass(&file->change_wait);
+	}
+	for (int i = 0; i < ACTORS; i++)
+		pass(&s->actor[i].wait);
+	pass(&s->kept);
+	s->settle = 0;
+	s->settle_tid = 0;
+	s->settle_last = 0;
+	s->settle_tail = 0;
 }
 
 bool settle_goes_on(struct state *s, int arg)
@@ -185,9 +231,13 @@ bool settle_goes_on(struct state *s, int arg)
 	case SETTLE_COMMIT:
 		if (committed(s) < s->settle_tid)
 			return false;
-		s->settled = committed(s);
+		rotate(s);
+		return true;
+	case SETTLE_ROTATED:
+		if (committed(s) < s->settle_last)
+			return false;
 		for (int f = 0; f < FILES; f++)
-			if (s->file[f].last_tid && !FAULTY(SETTLE_SKIPS_PLACES))
+			if (s->file[f].listed && !FAULTY(SETTLE_SKIPS_PLACES))
 				s->settle_todo |= 1 << f;
 		s->settle = SETTLE_PLACES;
 		return true;
@@ -196,18 +246,16 @@ bool settle_goes_on(struct state *s, int arg)
 		if (written != WRITTEN)
 			return written == SENT;
 		s->settle_tid = s->running - !s->handles;
-		s->settle = SETTLE_COMMIT_AGAIN;
+		s->settle = s->floor ? SETTLE_COMMIT_AGAIN : SETTLE_FORGET;
 		return true;
-	case SETTLE_COMMIT_AGAIN:
+	case SETTLE_COMMIT_AGAIN:	/* then a checkpoint: jbd2's own matter */
 		if (committed(s) < s->settle_tid && !FAULTY(SETTLE_SKIPS_COMMIT))
 			return false;
-		s->settle = SETTLE_DROP;
-		return true;
-	case SETTLE_DROP:	/* metadata has been checkpointed: jbd2's own matter */
-		for (u8 t = TAIL; t <= s->settled; t++)
-			s->recorded &= ~(1 << (t - TAIL));
-		if (FAULTY(SETTLE_ERASES_EARLY))
-			settle_erase(s);
+		s->floor = 0;
+		if (FAULTY(SETTLE_DROPS_BOTH_FLOORS))
+			s->next_floor = 0;
+		if (FAULTY(SETTLE_FORGETS_EARLY))
+			forget(s, s->settle_last + 1);
 		s->settle = SETTLE_NUMBERS;
 		return true;
 	case SETTLE_NUMBERS:
@@ -219,22 +267,15 @@ bool settle_goes_on(struct state *s, int arg)
 		return true;
 	case SETTLE_SUPERBLOCK:
 		s->tail = s->settle_tail;
-		s->settle = SETTLE_ERASE;
+		s->settle = SETTLE_FORGET;
 		return true;
-	case SETTLE_ERASE:
-		if (s->tail > s->settled)
-			settle_erase(s);
-		s->settle = SETTLE_STEP_7;
-		if (somebody(s, WAIT_BEGUN) && !FAULTY(FREEZE_SKIPS_STEP_7))
-			s->settle_todo = s->settle_kept;
-		else
-			settle_end(s);
+	case SETTLE_FORGET:
+		forget(s, s->tail);
+		s->settle = SETTLE_END;
 		return true;
-	case SETTLE_STEP_7:
-		written = settle_write(s, arg);
-		if (written == WRITTEN)
-			settle_end(s);
-		return written != BLOCKED;
+	case SETTLE_END:
+		settle_end(s);
+		return true;
 	}
 	return false;
 }

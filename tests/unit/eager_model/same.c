@@ -28,12 +28,14 @@ static void renumber_tids(struct state *s)
 		block->entry = moved(block->entry, by);
 		block->freeing = moved(block->freeing, by);
 	}
-	s->recorded >>= by;
+	s->floor = moved(s->floor, by);
+	s->next_floor = moved(s->next_floor, by);
+	s->last_data = s->floor || s->next_floor ? moved(s->last_data, by) : 0;
 	s->tail -= by;
 	s->running -= by;
 	s->commit_tail = moved(s->commit_tail, by);
 	s->settle_tid = moved(s->settle_tid, by);
-	s->settled = moved(s->settled, by);
+	s->settle_last = moved(s->settle_last, by);
 	s->settle_tail = moved(s->settle_tail, by);
 	for (int f = 0; f < FILES; f++) {
 		struct file *file = &s->file[f];
@@ -41,10 +43,6 @@ static void renumber_tids(struct state *s)
 		file->sync_tid = moved(file->sync_tid, by);
 		if (file->sync_tid <= committed(s))
 			file->sync_tid = 0;
-		file->last_tid = moved(file->last_tid, by);
-		file->born = moved(file->born, by);
-		if (file->born < TAIL)
-			file->born = 0;
 	}
 	for (int i = 0; i < ACTORS; i++)
 		s->actor[i].want = moved(s->actor[i].want, by);
@@ -74,7 +72,7 @@ static void each_rank(struct state *s, int f, void (*what)(u8 *rank, int f, void
 	}
 }
 
-static void use(u8 *rank, int f, void *with)
+static void use(u8 *rank, int f __attribute__((unused)), void *with)
 {
 	*(u8 *)with |= 1 << *rank;
 }
@@ -90,7 +88,7 @@ static void use_maybe(u16 *maybe, int f, void *with)
 	*(u8 *)with |= *maybe >> f * RANKS;
 }
 
-static void rank(u8 *rank, int f, void *with)
+static void rank(u8 *rank, int f __attribute__((unused)), void *with)
 {
 	*rank = ((u8 *)with)[*rank];
 }
@@ -178,7 +176,6 @@ static void swap_files(struct state *s)
 	s->order_wait = swap_bits(s->order_wait);
 	s->settle_todo = swap_bits(s->settle_todo);
 	s->settle_wait = swap_bits(s->settle_wait);
-	s->settle_kept = swap_bits(s->settle_kept);
 }
 
 static void swap_blocks(struct state *s)

@@ -181,8 +181,8 @@ static bool take(const struct state *from, int choice, struct state *to)
 }
 
 static const char *const settle_steps[] = {
-	"1: commit", "2: places", "3: commit", "4, 5: records dropped", "5: numbers", "5: flush",
-	"5: superblock", "6: entries erased", "7: written once more",
+	"commit: floors rotated", "waited for the last with data", "places", "commit: floor dropped",
+	"tail looked up", "flush", "superblock", "blocks forgotten", "end",
 };
 
 /* The words of a step that s takes. */
@@ -195,7 +195,7 @@ static void tell(struct result *result, const struct state *s, struct choice cho
 	end += sprintf(end, "%s", op_names[choice.op]);
 	switch (choice.op) {
 	case OP_FSYNC:
-		sprintf(end, " %c%s\n", file_name(f), choice.arg / FILES == 2 ? ", in place" : "");
+		sprintf(end, " %c%s\n", file_name(f), choice.arg / FILES ? ", large" : "");
 		break;
 	case OP_PROCEED:
 		if (what > FILES)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What may happen next. Each step is atomic; where the design lets something
- * come between, there are two. A step that may not happen now returns false.
+ * What may happen next. Each step is atomic; where the code lets something come
+ * between, there are two. A step that may not happen now returns false.
  *
  * Here: pages, blocks, the device, and who does what.
  */
@@ -17,9 +17,9 @@ struct block *block_of(struct state *s, const struct file *file)
 	return file->mem.block ? &s->block[file->mem.block - 1] : NULL;
 }
 
-u8 entry_of(struct state *s, const struct file *file)
+u8 entry_of(const struct state *s, const struct file *file)
 {
-	return file->mem.block ? block_of(s, file)->entry : 0;
+	return file->mem.block ? s->block[file->mem.block - 1].entry : 0;
 }
 
 bool spend(struct state *s, int budget)
@@ -63,7 +63,7 @@ void device_flush(struct state *s)
 	}
 }
 
-bool changed(struct state *s, const struct file *file)
+bool changed(const struct state *s, const struct file *file)
 {
 	return file->dirty && !(file->logged && entry_of(s, file));
 }
@@ -76,7 +76,7 @@ bool change_page(struct state *s, int f)
 		return false;
 	file->newest++;
 	file->dirty = 1;
-	file->window = 1;
+	file->window = 1;	/* none without i_eager, and the first is all */
 	if (!FAULTY(LOGGED_STAYS))
 		file->logged = 0;
 	if (file->flight)
@@ -90,7 +90,20 @@ void drop_page(struct file *file)
 	file->logged = 0;
 }
 
-/* Write-back of a page: rule W. A wish: which block, if it has none. -1: it may not have one. */
+static void note_kept(struct state *s)
+{
+	/* A settling that has begun may have written it before. */
+	u8 number = s->settle && !FAULTY(KEPT_BY_RUNNING) ? 2 : 1;
+
+	if (s->kept != number)
+		s->again = AGAIN;
+	s->kept = number;
+}
+
+/*
+ * Write-back of a page: ext4_eager_keeps_dirty(). A wish: which block, if it has
+ * none; -1: it may not have one.
+ */
 bool submit(struct state *s, int f, int wish)
 {
 	struct file *file = &s->file[f];
@@ -112,12 +125,8 @@ bool submit(struct state *s, int f, int wish)
 	keep = !file->logged && entry_of(s, file) && !FAULTY(WRITEBACK_CLEANS);
 	file->logged = 0;
 	file->dirty = keep;
-	if (keep) {
-		s->kept = 1;
-		/* An evicted inode has left the list, but its entry has not. */
-		if (!FAULTY(LISTED_BY_LOGGING_ALONE) && file->last_tid < entry_of(s, file))
-			file->last_tid = entry_of(s, file);
-	}
+	if (keep)
+		note_kept(s);
 	file->flight = file->newest;
 	block_of(s, file)->maybe |= 1 << tag_of(f, file->flight);
 	return true;
@@ -139,20 +148,33 @@ bool complete(struct state *s, int f)
 	return true;
 }
 
+/*
+ * Evicted, and read again. With I_DONTCACHE its pages are written first, and then
+ * dropped, be they dirty again or not.
+ */
 static bool evict(struct state *s, int f)
 {
 	struct file *file = &s->file[f];
 
-	if (file->dirty || file->flight || file->change || !spend(s, EVICTS))
+	if (file->flight || file->change || !spend(s, EVICTS) ||
+	    (file->dirty && (!file->mem.block ||
+			     block_of(s, file)->now != tag_of(f, file->newest))))
 		return false;
 	for (int i = 0; i < ACTORS; i++)
 		if (s->actor[i].what == f + 1)
 			return false;
-	file->logged = 0;
-	file->last_tid = 0;
-	file->born = s->block[0].entry || s->block[1].entry ? s->running : 0;
-	file->hold = 0;
+	drop_page(file);
+	if (file->eager && file->gen && !FAULTY(GONE_FORGOTTEN))
+		file->gone = file->gen;
+	file->gen = file->gone;
+	file->eager = 0;
+	file->listed = 0;
+	file->copied = 0;
+	file->never = 0;
 	file->window = 1;
+	s->settle_todo &= ~(1 << f);
+	s->settle_wait &= ~(1 << f);
+	/* ext4_iget() */
 	file->sync_tid = s->running - !s->handles;
 	return true;
 }

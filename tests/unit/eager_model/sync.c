@@ -1,45 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * fsync, sync(2) and freezing: section 3, and who waits for a settling.
+ * fsync, sync(2) and freezing: kernel/ext4/eager_sync.c, ext4_eager_sync_fs().
  */
 #include <string.h>
 
 #include "model.h"
 
-enum { SYNC_QUEUE = 1, SYNC_PLACE, SYNC_PLACED, SYNC_SETTLED, SYNC_WAIT, SYNC_COMMIT,
-	SYNC_ALL, SYNC_ALL_PLACED, SYNC_ALL_SETTLED };
+enum { SYNC_FIRST = 1, SYNC_CHOSEN, SYNC_WAIT, SYNC_PLACE, SYNC_PLACED, SYNC_LOOK, SYNC_SETTLED,
+	SYNC_COMMIT, ALL_PLACE, ALL_PLACED, ALL_COMMIT, ALL_KEPT, ALL_SETTLED, ALL_AGAIN,
+	ALL_AGAIN_PLACED, ALL_END, FREEZE_COMMIT, FREEZE_EMPTY };
 
-/* --- fsync: section 3 ----------------------------------------------------------------------- */
-
-/* Queues a copy of the page in the running transaction. */
-bool log_page(struct state *s, int f, int wish)
-{
-	struct file *file = &s->file[f];
-	struct block *block;
-
-	if (file->mem.unwritten || file->mem.orphan || (file->hold && !FAULTY(HOLD_STILL_LOGS)))
-		return false;
-	if (!file->mem.block) {
-		file->mem.block = allocate(s, wish);
-		if (!file->mem.block)
-			return false;
-		if (FAULTY(ALLOCATED_WITHOUT_COPY)) {
-			log_inode(s, file);
-			return true;
-		}
-	} else if (wish) {
-		return false;
-	}
-	block = block_of(s, file);
-	log_inode(s, file);
-	block->copied |= 1 << (s->running - TAIL);
-	block->copy[s->running - TAIL] = tag_of(f, file->newest);
-	block->entry = s->running;
-	s->recorded |= 1 << (s->running - TAIL);
-	file->logged = 1;
-	file->last_tid = s->running;
-	return true;
-}
+/* --- what all of them end with ---------------------------------------------------------------- */
 
 static void promise(struct state *s, struct actor *actor)
 {
@@ -58,30 +29,50 @@ static void promise(struct state *s, struct actor *actor)
 	memset(actor, 0, sizeof(*actor));
 }
 
-/* ext4_fsync_journal(): a commit that is yet to flush, or a flush. */
-static void sync_journal(struct state *s, struct actor *actor, u8 want)
+/* A commit to wait for, or a flush. Returns whether there is one. */
+static bool begin_commit(struct state *s, struct actor *actor, u8 want)
 {
-	if (want > committed(s)) {
-		actor->pc = SYNC_COMMIT;
-		actor->want = want;
-		actor->late = s->commit == COMMIT_FLUSHED && want == s->running - 1;
-	} else {
+	if (want <= committed(s)) {
 		device_flush(s);
-		promise(s, actor);
+		return false;
 	}
-}
-
-static bool has_mutex(const struct actor *actor)
-{
-	return actor->pc == SYNC_WAIT && !FAULTY(UNLOCKED_BEFORE_WAIT);
-}
-
-static bool mutex_is_free(const struct state *s, u8 what)
-{
-	for (int i = 0; i < ACTORS; i++)
-		if (s->actor[i].what == what && has_mutex(&s->actor[i]))
-			return false;
+	actor->want = want;
+	/* jbd2_trans_will_send_data_barrier() */
+	actor->late = s->commit == COMMIT_FLUSHED && want == s->running - 1 ? 3 : 0;
 	return true;
+}
+
+static bool commit_waited(struct state *s, struct actor *actor)
+{
+	if (actor->want > committed(s))
+		return false;
+	if (actor->late)
+		device_flush(s);
+	actor->want = 0;
+	actor->late = 0;
+	return true;
+}
+
+/* ext4_fsync_journal() */
+static bool sync_journal(struct state *s, struct actor *actor, struct file *file)
+{
+	if (begin_commit(s, actor, file->sync_tid))
+		actor->pc = SYNC_COMMIT;
+	else
+		promise(s, actor);
+	return true;
+}
+
+static bool next(struct actor *actor, u8 pc)
+{
+	actor->pc = pc;
+	return true;
+}
+
+static bool settle_then(struct state *s, struct actor *actor, u8 pc)
+{
+	actor->wait = settle_ask(s);
+	return next(actor, pc);
 }
 
 static struct actor *begin_sync(struct state *s, u8 what, int budget)
@@ -89,7 +80,7 @@ static struct actor *begin_sync(struct state *s, u8 what, int budget)
 	for (int i = 0; i < ACTORS; i++) {
 		struct actor *actor = &s->actor[i];
 
-		if (actor->what || s->frozen || !spend(s, budget))
+		if (actor->what || !spend(s, budget))
 			continue;
 		actor->what = what;
 		for (int f = 0; f < FILES; f++)
@@ -100,70 +91,140 @@ static struct actor *begin_sync(struct state *s, u8 what, int budget)
 	return NULL;
 }
 
-/* how: 0 and 1, log, with a wish for a block; 2, in place */
-bool fsync_begin(struct state *s, int f, int how)
-{
-	struct file *file = &s->file[f];
-	struct actor *actor;
+/* --- fsync: ext4_eager_write_and_wait() ------------------------------------------------------- */
 
-	if (!mutex_is_free(s, f + 1))
-		return false;
-	actor = begin_sync(s, f + 1, FSYNCS);
-	if (!actor)
-		return false;
-	if (!file->window || file->mem.orphan || !changed(s, file)) {
-		if (how)
+bool mutex_is_free(const struct state *s, int f)
+{
+	for (int i = 0; i < ACTORS; i++) {
+		const struct actor *actor = &s->actor[i];
+
+		if (actor->what == f + 1 &&
+		    ((actor->pc == SYNC_CHOSEN && !FAULTY(MUTEX_DROPPED_EARLY)) ||
+		     (actor->pc == SYNC_WAIT && !FAULTY(UNLOCKED_BEFORE_WAIT))))
 			return false;
-		/* Judged here: who dirties it now does not end that write-back. */
-		if (file->window && file->flight && (!file->dirty || file->mem.orphan))
-			actor->pc = SYNC_WAIT;
-		else
-			sync_journal(s, actor, file->sync_tid);
-		file->window &= FAULTY(WINDOW_LOST);
-		return true;
 	}
-	if (how == 2) {
-		actor->pc = SYNC_PLACE;
-		return true;
-	}
-	file->window &= FAULTY(WINDOW_LOST);
-	if (FAULTY(MUTEX_DROPPED_EARLY)) {
-		actor->pc = SYNC_QUEUE;
-		return !how;
-	}
-	if (!log_page(s, f, how))
-		return false;
-	if (!file->logged)
-		actor->pc = SYNC_PLACE;
-	else
-		sync_journal(s, actor, file->sync_tid);
 	return true;
 }
 
-/* 3b, in place: what is still changed and has an entry is logged, or settled. */
-static bool fsync_placed(struct state *s, struct actor *actor, int f, int settles)
+/* What ext4_eager_look() finds: nothing behind the end of the file. */
+static bool finds_changed(const struct state *s, const struct file *file)
+{
+	return changed(s, file) && !file->mem.orphan;
+}
+
+/* Behind logging: all write-back in the window. */
+static bool wait_for_window(struct state *s, struct actor *actor, struct file *file)
+{
+	return file->flight ? next(actor, SYNC_WAIT) : sync_journal(s, actor, file);
+}
+
+/* ext4_eager_log_data() up to the first folio. large: more than the threshold, or a full log. */
+static bool fsync_choose(struct state *s, struct actor *actor, int f, int large)
+{
+	struct file *file = &s->file[f];
+	bool fresh = file->dirty && !file->mem.block;
+
+	if (FAULTY(OVERWRITE_NOT_LOOKED) && !fresh) {
+		actor->late = 1;
+		return !large && next(actor, SYNC_PLACE);
+	}
+	if ((file->never && !FAULTY(HOLD_STILL_LOGS)) || (!fresh && !file->gen))
+		return !large && next(actor, SYNC_PLACE);
+	if (!mutex_is_free(s, f))
+		return false;
+	if (!file->eager) {
+		file->eager = 1;
+		file->window = 1;
+	}
+	if (!file->window)
+		return !large && sync_journal(s, actor, file);
+	if (!finds_changed(s, file)) {
+		file->window &= FAULTY(WINDOW_LOST);
+		return !large && wait_for_window(s, actor, file);
+	}
+	/* Overwrite: a block that is neither new nor has a copy. */
+	if (large || file->mem.unwritten || (!fresh && !entry_of(s, file))) {
+		file->window &= !FAULTY(WINDOW_NOT_GIVEN_BACK);
+		return next(actor, SYNC_PLACE);
+	}
+	file->window &= FAULTY(WINDOW_LOST);
+	return next(actor, SYNC_CHOSEN);
+}
+
+/* A copy of the page in the running transaction: ext4_eager_log_folio(). */
+static bool log_page(struct state *s, int f, int wish)
+{
+	struct file *file = &s->file[f];
+	struct block *block;
+
+	if (!file->mem.block) {
+		file->mem.block = allocate(s, wish);
+		if (!file->mem.block)
+			return false;
+		if (FAULTY(ALLOCATED_WITHOUT_COPY)) {
+			log_inode(s, file);
+			return true;
+		}
+	} else if (wish) {
+		return false;
+	}
+	block = block_of(s, file);
+	log_inode(s, file);
+	/* A second copy in one transaction has the later tag: the later one is replayed. */
+	block->copied |= 1 << (s->running - TAIL);
+	block->copy[s->running - TAIL] = tag_of(f, file->newest);
+	block->entry = s->running;
+	file->logged = 1;
+	file->listed = 1;
+	file->copied = 1;
+	file->gen = !!s->settle + 1;
+	return true;
+}
+
+/* ext4_eager_log_range(): what has changed by now. */
+static bool fsync_log(struct state *s, struct actor *actor, int f, int wish)
 {
 	struct file *file = &s->file[f];
 
-	if (file->flight || !mutex_is_free(s, actor->what))
-		return false;
-	if (changed(s, file) && entry_of(s, file) && !FAULTY(PLACED_NOT_LOGGED)) {
-		if (settles) {
-			actor->wait = WAIT_ASKED;
-			actor->pc = SYNC_SETTLED;
-			return true;
+	if (finds_changed(s, file)) {
+		/* Frozen: sb_start_intwrite_trylock(). */
+		if (file->mem.unwritten || s->frozen == FROZEN) {
+			file->window |= !FAULTY(WINDOW_NOT_GIVEN_BACK);
+			return !wish && next(actor, SYNC_PLACE);
 		}
-		if (!log_page(s, f, 0))
+		if (!log_page(s, f, wish))
 			return false;
-		file->window = 0;
-	} else if (settles) {
+	} else if (wish) {
 		return false;
-	} else {
-		/* Given back what was dirtied since. */
-		file->window = file->dirty;
 	}
-	sync_journal(s, actor, file->sync_tid);
-	return true;
+	return wait_for_window(s, actor, file);
+}
+
+/* ext4_eager_may_be_undone() */
+static bool fsync_look(struct state *s, struct actor *actor, int f)
+{
+	struct file *file = &s->file[f];
+	bool looks = file->gen && !FAULTY(PLACED_NOT_SETTLED) && !actor->late;
+
+	actor->late = 0;
+	if (!looks)
+		return sync_journal(s, actor, file);
+	if (!file->eager)
+		return settle_then(s, actor, SYNC_SETTLED);
+	if (!mutex_is_free(s, f) && !FAULTY(LOOK_WITHOUT_MUTEX))
+		return false;
+	if (file->window && finds_changed(s, file) && entry_of(s, file))
+		return settle_then(s, actor, SYNC_SETTLED);
+	return sync_journal(s, actor, file);
+}
+
+static bool place(struct state *s, int f, int wish)
+{
+	struct file *file = &s->file[f];
+
+	if (!file->dirty || (file->mem.orphan && !file->mem.block))
+		return !wish;
+	return submit(s, f, wish);
 }
 
 static bool fsync_goes_on(struct state *s, struct actor *actor, int f, int arg)
@@ -171,88 +232,132 @@ static bool fsync_goes_on(struct state *s, struct actor *actor, int f, int arg)
 	struct file *file = &s->file[f];
 
 	switch (actor->pc) {
-	case SYNC_QUEUE:
-		if (changed(s, file) && !log_page(s, f, arg))
-			return false;
-		sync_journal(s, actor, file->sync_tid);
-		return true;
+	case SYNC_FIRST:
+		return !actor->wait && fsync_choose(s, actor, f, arg);
+	case SYNC_CHOSEN:
+		return fsync_log(s, actor, f, arg);
 	case SYNC_PLACE:
-		if (file->flight && file->dirty)
-			return false;
-		actor->pc = SYNC_PLACED;
-		if (!file->dirty || (file->mem.orphan && !file->mem.block))
-			return !arg;
-		return submit(s, f, arg);
-	case SYNC_PLACED:
-		return fsync_placed(s, actor, f, arg);
-	case SYNC_SETTLED:
-		if (arg || actor->wait)
-			return false;
-		actor->pc = SYNC_PLACE;
-		return true;
+		return !(file->flight && file->dirty) && next(actor, SYNC_PLACED) &&
+			place(s, f, arg);
+	}
+	if (arg)
+		return false;
+	switch (actor->pc) {
 	case SYNC_WAIT:
-		if (arg || (file->flight && !(FAULTY(REDIRTIED_NOT_WAITED) && file->dirty)))
+		return !(file->flight && !(FAULTY(REDIRTIED_NOT_WAITED) && file->dirty)) &&
+			sync_journal(s, actor, file);
+	case SYNC_PLACED:
+		if (file->flight)
 			return false;
-		sync_journal(s, actor, file->sync_tid);
-		return true;
+		return file->gen ? next(actor, SYNC_LOOK) : fsync_look(s, actor, f);
+	case SYNC_LOOK:
+		return fsync_look(s, actor, f);
+	case SYNC_SETTLED:
+		return !actor->wait && sync_journal(s, actor, file);
 	}
 	return false;
 }
 
-/* --- sync(2) and freezing ------------------------------------------------------------------- */
+bool fsync_begin(struct state *s, int f, int large)
+{
+	struct file *file = &s->file[f];
+	struct actor *actor = begin_sync(s, f + 1, FSYNCS);
+
+	if (!actor)
+		return false;
+	if (file->gen && !file->eager && !FAULTY(FIRST_SYNC_SKIPS_SETTLE))
+		return !large && settle_then(s, actor, SYNC_FIRST);
+	return fsync_choose(s, actor, f, large);
+}
+
+/* --- sync(2) and freezing --------------------------------------------------------------------- */
+
+#define ALL_FILES	((1 << FILES) - 1)
 
 bool sync_all_begin(struct state *s, u8 what)
 {
 	struct actor *actor = begin_sync(s, what, what == WHAT_FREEZE ? FREEZES : SYNCFS);
 
-	if (!actor)
+	if (!actor || (what == WHAT_FREEZE && s->frozen))
 		return false;
-	actor->pc = SYNC_ALL;
-	actor->late = (1 << FILES) - 1;		/* who is yet to be written */
+	actor->pc = ALL_PLACE;
+	actor->late = ALL_FILES;	/* who is yet to be written */
 	if (what != WHAT_FREEZE)
 		return true;
-	s->frozen = 1;
-	for (int f = 0; f < FILES; f++)
-		if (s->file[f].change)
-			return false;
-	for (int i = 0; i < ACTORS; i++)
-		if (s->actor[i].what && &s->actor[i] != actor)
-			return false;
-	return true;
+	/* Waits for whoever writes or changes; syncs may still come, and log. */
+	s->frozen = FREEZING;
+	return !s->file[0].change && !s->file[1].change;
+}
+
+/* sync_inodes_sb(), in any order. */
+static bool place_all(struct state *s, struct actor *actor, int arg, u8 pc)
+{
+	int f = arg % FILES, wish = arg / FILES;
+	struct file *file = &s->file[f];
+
+	if (!actor->late)
+		return !arg && next(actor, pc);
+	if (!(actor->late >> f & 1) || (file->flight && file->dirty))
+		return false;
+	actor->late &= ~(1 << f);
+	return place(s, f, wish);
+}
+
+static bool all_flights_ended(const struct state *s)
+{
+	return !s->file[0].flight && !s->file[1].flight;
+}
+
+/* What has been kept is settled, and written once more, but once. */
+static bool sync_all_kept(struct state *s, struct actor *actor)
+{
+	if (!s->again || (FAULTY(SECOND_PASS_IF_UNSETTLED) && !s->kept))
+		return next(actor, ALL_END);
+	s->again = AGAIN_BEGUN;
+	if (s->kept && !FAULTY(SYNCFS_SKIPS_SETTLE))
+		return settle_then(s, actor, ALL_SETTLED);
+	return next(actor, ALL_SETTLED);
 }
 
 static bool sync_all_goes_on(struct state *s, struct actor *actor, int arg)
 {
-	bool freeze = actor->what == WHAT_FREEZE;
-	int f = arg % FILES, wish = arg / FILES;	/* in any order */
-	struct file *file = &s->file[f];
-
+	if (actor->pc == ALL_PLACE)
+		return place_all(s, actor, arg, ALL_PLACED);
+	if (actor->pc == ALL_AGAIN)
+		return place_all(s, actor, arg, ALL_AGAIN_PLACED);
+	if (arg || actor->wait)
+		return false;
 	switch (actor->pc) {
-	case SYNC_ALL:
-		if (!actor->late) {
-			actor->pc = SYNC_ALL_PLACED;
-			return !arg && !s->file[0].flight && !s->file[1].flight;
+	case ALL_PLACED:	/* ext4_sync_fs() */
+		return all_flights_ended(s) &&
+			next(actor, begin_commit(s, actor, s->running - !s->handles) ?
+			     ALL_COMMIT : ALL_KEPT);
+	case ALL_COMMIT:
+		return commit_waited(s, actor) && next(actor, ALL_KEPT);
+	case ALL_KEPT:
+		return sync_all_kept(s, actor);
+	case ALL_SETTLED:
+		actor->late = FAULTY(FREEZE_SKIPS_SECOND_PASS) ? 0 : ALL_FILES;
+		return next(actor, ALL_AGAIN);
+	case ALL_AGAIN_PLACED:
+		if (s->again == AGAIN_BEGUN)
+			s->again = 0;
+		return all_flights_ended(s) && next(actor, ALL_END);
+	case ALL_END:
+		if (actor->what != WHAT_FREEZE) {
+			promise(s, actor);
+			return true;
 		}
-		if (!(actor->late >> f & 1) || (file->flight && file->dirty))
-			return false;
-		actor->late &= ~(1 << f);
-		if (!file->dirty || (file->mem.orphan && !file->mem.block))
-			return !wish;
-		return submit(s, f, wish);
-	case SYNC_ALL_PLACED:
-		actor->pc = SYNC_ALL_SETTLED;
-		if (freeze || (s->kept && !FAULTY(SYNCFS_SKIPS_SETTLE)))
-			actor->wait = FAULTY(SETTLE_JOINED_LATE) && s->settle ?
-				WAIT_BEGUN : WAIT_ASKED;
-		/* What has cleared kept has not settled yet. */
-		else if (s->settle && !FAULTY(SYNCFS_PASSES_SETTLING) &&
-			 !FAULTY(SYNCFS_SKIPS_SETTLE))
-			actor->wait = WAIT_BEGUN;
-		return !arg;
-	case SYNC_ALL_SETTLED:
-		if (arg || actor->wait)
-			return false;
-		sync_journal(s, actor, s->running - !s->handles);
+		/* ext4_freeze(): updates are locked, and the log is emptied. */
+		s->frozen = FROZEN;
+		return next(actor, begin_commit(s, actor, s->running - !s->handles) ?
+			    FREEZE_COMMIT : FREEZE_EMPTY);
+	case FREEZE_COMMIT:
+		return commit_waited(s, actor) && next(actor, FREEZE_EMPTY);
+	case FREEZE_EMPTY:
+		if (s->floor || s->next_floor)
+			return settle_then(s, actor, FREEZE_EMPTY);
+		promise(s, actor);
 		return true;
 	}
 	return false;
@@ -265,10 +370,8 @@ bool sync_goes_on(struct state *s, int i, int arg)
 	if (!actor->what)
 		return false;
 	if (actor->pc == SYNC_COMMIT) {
-		if (arg || actor->want > committed(s))
+		if (arg || !commit_waited(s, actor))
 			return false;
-		if (actor->late)
-			device_flush(s);
 		promise(s, actor);
 		return true;
 	}
