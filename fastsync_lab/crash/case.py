@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from fastsync_lab.crash import logged
 from fastsync_lab.crash.kinds import KINDS, Kind
 from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.script import Script
@@ -64,7 +65,8 @@ class Case:
         if mtime != "off":
             words.append(mtime_options(mtime, self.interval_ms))
         if self.mode in EAGER_MODES:
-            words.append("eager_sync")
+            small = self.workload.startswith(logged.PREFIX)
+            words.append(f"eager_sync={logged.THRESHOLD}" if small else "eager_sync")
         return ",".join(words)
 
     @property

@@ -26,10 +26,10 @@ from fastsync_lab.host.errors import FastsyncError
 PAGE = 4096
 FOREVER = 1 << 62
 NAMING = ("create", "mkdir", "symlink", "rename", "link", "unlink", "rmdir")
-WITHOUT_EFFECT = ("sleep", "align", "put", "hold")
+WITHOUT_EFFECT = ("sleep", "align", "put", "hold", "writeback", "mkeep")
 # Writes as write(2) makes them, with AIO (a) or io_uring (r), with O_DIRECT (d) or a sync (o, s).
 WRITES = (
-    *("write", "dwrite", "owrite", "odwrite", "mstore"),
+    *("write", "dwrite", "owrite", "odwrite", "mstore", "kstore"),
     *("awrite", "adwrite", "rwrite", "rdwrite", "rswrite", "rsdwrite"),
 )
 FSYNCS = ("fsync", "afsync", "rfsync")
@@ -219,7 +219,7 @@ class Model:
         elif op.name in (*FSYNCS, *FDATASYNCS, "msync"):
             self._sync(op, node)
             return
-        elif op.name != "utimens":
+        elif op.name not in ("utimens", "mspill", "fill"):
             raise FastsyncError(f"the oracle does not know operation {op.name}")
         self._stamp(op, node)
 

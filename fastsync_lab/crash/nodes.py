@@ -78,6 +78,7 @@ class Node:
     sectors: dict[int, list[Version]] = field(default_factory=dict)
     shifts: list[Shift] = field(default_factory=list)
     strays: dict[int, list[Stray]] = field(default_factory=dict)
+    shrinks: list[tuple[Version, int]] = field(default_factory=list)  # by truncation, to what size
     syncs: list[Sync] = field(default_factory=list)
     name_ops: list[Op] = field(default_factory=list)
 
@@ -144,6 +145,8 @@ def resize(op: Op, node: Node, size: int) -> None:
     if size < old:
         fill(op, node, size, -(-old // SECTOR) * SECTOR, ZEROS)
     node.add("size", op, (size, size))
+    if size < old:
+        node.shrinks.append((node.versions["size"][-1], size))
 
 
 def fallocate(op: Op, node: Node) -> None:
@@ -173,6 +176,7 @@ def shift(op: Op, node: Node, offset: int, by: int) -> None:
 
 def exchange(op: Op, node: Node, other: Node) -> None:
     """Two files exchange contents and size."""
+    node.shrinks, other.shrinks = [], []
     sizes = node.size, other.size
     for sector in node.sectors.keys() | other.sectors.keys():
         mine, others = node.last_sector(sector), other.last_sector(sector)

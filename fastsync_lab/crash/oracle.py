@@ -236,26 +236,47 @@ def _names_problem(epochs: list[Epoch], tree: Tree) -> str:
     return f"of the names after {after}, missing: {missing or 'none'}, too many: {extra or 'none'}"
 
 
-def _size_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Iterator[str]:
-    """A write that grows the file may have done so in part, unless it is covered."""
+def _possible_sizes(node: Node, cut: Cut, syncs: list[Sync]) -> Iterator[tuple[Version, int, int]]:
+    """The versions of the size that the file may have, and from where to where it may be.
+
+    A write that grows the file may have done so in part, unless it is covered.
+    """
     relevant = [sync for sync in syncs if sync.range is None]
     own = [sync for sync in syncs if sync.range is not None]
-    ranges: list[tuple[int, int]] = []
     own_covers = [replace(sync, begin=-1) for sync in own]  # of the size: itself alone
     for version in cut.possible(node.versions["size"], [*relevant, *own_covers]):
         assert isinstance(version.value, tuple)
         low, high = version.value
         covered = any(sync.covers(version) for sync in (*relevant, *own_covers))
-        ranges.append((high, high) if covered else (low, high))
+        yield version, high if covered else low, high
+
+
+def _size_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Iterator[str]:
+    ranges = [(low, high) for _, low, high in _possible_sizes(node, cut, syncs)]
     if not any(low <= file.size <= high for low, high in ranges):
         yield f"size is {file.size}, not {_either({high for _, high in ranges})}"
 
 
+def _shrinks(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> list[tuple[Version, int]]:
+    """The truncations that have happened, for the file has a size that only later ones gave it.
+
+    What they have cut off is zeroed before: where a larger file shows it again it is so for good.
+    """
+    for version, low, high in _possible_sizes(node, cut, syncs):
+        if low <= file.size <= high:
+            return [(shrink, size) for shrink, size in node.shrinks if shrink.end < version.begin]
+    return []
+
+
 def _contents_problems(node: Node, file: File, cut: Cut, syncs: list[Sync]) -> Iterator[str]:
     bad = []
+    shrinks = _shrinks(node, file, cut, syncs)
     for sector, found in enumerate(file.sectors):
         start, length = _place(file, sector)
         versions = node.sectors.get(sector, [Version(-1, -1, -1, ZEROS)])
+        gone = max((one.end for one, size in shrinks if size < start + SECTOR), default=-1)
+        replaced = [number for number, one in enumerate(versions) if one.end <= gone]
+        versions = versions[replaced[-1] if replaced else 0 :]
         relevant = [
             sync
             for sync in syncs

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from fastsync_lab.crash.case import CONTROL, EAGER_MODES, MODES, MTIME_MODES, Case
 from fastsync_lab.crash.kinds import KINDS
+from fastsync_lab.crash.logged import PREFIX
+from fastsync_lab.crash.logged_blocks import TOGGLING
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
 
@@ -29,6 +31,7 @@ DATABASES = (
 CLASSIC = ("bounded", *DATABASES, *FILES, "random")
 QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "threads", "random")
 OURS = ("truncate", "defer")
+LOGGED = tuple(n for n in workload_names() if n.startswith(PREFIX) and n != TOGGLING)
 # ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters, and for
 # SWAP_BOOT too little room in the log for what changes of quotas: stock's, and the kernel warns.
 # The pairs with `bounded` are those that write the most different blocks. What fails on stock
@@ -64,6 +67,10 @@ TABLE = (
     Row(("one-by-one", "append", "direct", "punch", "random"), ("dioread_lock",), ("eager",)),
     Row(QUICK, ("1k-blocks", "bigalloc", "quota", "small-inodes"), ("eager",)),
     Row(("inline",), ("inline_data",), ("eager",)),
+    Row(LOGGED, ("ordered",), (*EAGER_MODES, CONTROL)),
+    Row(LOGGED, ("1k-blocks",), ("eager", CONTROL)),
+    Row(("logged-still", "logged-vanish"), ("lazytime",), (*EAGER_MODES, CONTROL)),
+    Row((TOGGLING,), ("ordered",), EAGER_MODES),
 )
 
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from fastsync_lab.crash import logged, logged_blocks
 from fastsync_lab.crash.calls import aio, io_uring, remount
 from fastsync_lab.crash.databases import SQLITE_MODES, mariadb, sqlite
 from fastsync_lab.crash.generated import bounded, random_operations
@@ -220,6 +221,8 @@ GENERATORS: Mapping[str, Generator] = {
     "aio": aio,
     "io-uring": io_uring,
     "remount": remount,
+    **logged.GENERATORS,
+    **logged_blocks.GENERATORS,
     **{f"sqlite-{mode}": partial(sqlite, mode=mode) for mode in SQLITE_MODES},
 }
 # Those that are longer the more states are to be explored.

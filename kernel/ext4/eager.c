@@ -231,7 +231,7 @@ static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 	static const char * const reasons[EXT4_EAGER_IN_PLACE] = {
 		[EXT4_EAGER_LARGE] = "large",
 		[EXT4_EAGER_UNWRITTEN] = "unwritten",
-		[EXT4_EAGER_OVERWRITE] = "overwrite",
+		[EXT4_EAGER_NO_NEW] = "no_new_blocks",
 		[EXT4_EAGER_MAPPED] = "mapped",
 		[EXT4_EAGER_HELD] = "held",
 		[EXT4_EAGER_FULL] = "full",

@@ -25,7 +25,7 @@ struct super_block;
 enum ext4_eager_in_place {
 	EXT4_EAGER_LARGE,	/* more than the threshold */
 	EXT4_EAGER_UNWRITTEN,	/* blocks that were preallocated */
-	EXT4_EAGER_OVERWRITE,	/* no new blocks, and no commit for their sake */
+	EXT4_EAGER_NO_NEW,	/* no new blocks, and none with older copies */
 	EXT4_EAGER_MAPPED,	/* new blocks of a file that is mapped for writing */
 	EXT4_EAGER_HELD,	/* something else changes the file's blocks */
 	EXT4_EAGER_FULL,	/* too much of the log is held by data */

@@ -171,7 +171,7 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	bool as_copy = buffer_logged(bh), first;
+	bool as_copy = buffer_logged(bh);
 	unsigned long flags;
 
 	if (likely(!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr)))
@@ -181,12 +181,8 @@ bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 		return false;
 	/* The settling that has begun, if one has, may have written it before. */
 	spin_lock_irqsave(&eager->lock, flags);
-	first = eager->kept <= eager->begun;
 	eager->kept = eager->begun + 1;
 	spin_unlock_irqrestore(&eager->lock, flags);
-	/* Until it is settled it would be written again and again. */
-	if (first)
-		ext4_eager_settle_soon(inode->i_sb);
 	return true;
 }
 

@@ -196,7 +196,7 @@ static bool ext4_eager_choose(struct inode *inode,
 	else if (!ext4_eager_logs(inode))
 		*why = EXT4_EAGER_HELD;
 	else if (!work->fresh && !work->copied)
-		*why = EXT4_EAGER_OVERWRITE;
+		*why = EXT4_EAGER_NO_NEW;
 	else if (work->fresh &&
 		 ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
 		*why = EXT4_EAGER_MAPPED;
@@ -229,6 +229,14 @@ static bool ext4_eager_log_window(struct inode *inode,
 	return logged;
 }
 
+/* A sync has not looked at the pages, but knows where they go. */
+static void ext4_eager_count_in_place(struct inode *inode,
+				      enum ext4_eager_in_place why)
+{
+	if (mapping_tagged(inode->i_mapping, PAGECACHE_TAG_DIRTY))
+		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[why]);
+}
+
 /* Neither new blocks nor any that the log has copies of? No need to look, then. */
 static bool ext4_eager_only_overwrites(struct inode *inode)
 {
@@ -244,7 +252,7 @@ static bool ext4_eager_log_data(struct inode *inode)
 	bool logged = true;
 
 	if (ext4_eager_only_overwrites(inode)) {
-		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[EXT4_EAGER_OVERWRITE]);
+		ext4_eager_count_in_place(inode, EXT4_EAGER_NO_NEW);
 		return false;
 	}
 	ei = ext4_eager_get(inode);
@@ -263,15 +271,6 @@ static bool ext4_eager_log_data(struct inode *inode)
 	}
 	mutex_unlock(&ei->mutex);
 	return logged;
-}
-
-/* A file has pages to be written, and something else changes its blocks. */
-static void ext4_eager_count_held(struct inode *inode)
-{
-	if (ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER) &&
-	    jbd2_burst_on(EXT4_SB(inode->i_sb)->s_journal) &&
-	    mapping_tagged(inode->i_mapping, PAGECACHE_TAG_DIRTY))
-		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[EXT4_EAGER_HELD]);
 }
 
 /**
@@ -296,10 +295,12 @@ int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
 		if (err)
 			return err;
 	}
-	if (!ext4_eager_logs(inode))
-		ext4_eager_count_held(inode);
-	else if (ext4_eager_log_data(inode))
-		return 0;
+	if (ext4_eager_logs(inode)) {
+		if (ext4_eager_log_data(inode))
+			return 0;
+	} else if (unlikely(ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER))) {
+		ext4_eager_count_in_place(inode, EXT4_EAGER_HELD);
+	}
 	ret = file_write_and_wait_range(file, start, end);
 	if (unlikely(ext4_eager_may_be_undone(inode)))
 		err = ext4_eager_settle(inode->i_sb);

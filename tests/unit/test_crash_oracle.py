@@ -346,3 +346,14 @@ def test_parse_trace() -> None:
     assert (op.name, op.path, op.integer(2)) == ("chmod", "f", 0o640)
     with pytest.raises(FastsyncError, match=r"operation 0 \(chmod f 0640\) failed with errno 2"):
         parse_trace(json.dumps(line | {"errno": 2}))
+
+
+@pytest.mark.parametrize(("size", "rest", "wrong"), [
+    (4096, 0, 0), (4096, 1, 0), (1000, 0, 0), (3000, 1, 0), (3000, 0, 1),
+])  # fmt: skip
+def test_what_a_truncation_has_cut_off_does_not_come_back(size: int, rest: int, wrong: int) -> None:
+    """The truncations are not synced; that the file has the last one's size shows that they are."""
+    ops = trace("create f", "write f 0 4096", "fsync f", "truncate f 1000", "truncate f 3000")
+    old, cut = written(1, 4096), written(1, 1000) + bytes(3096)
+    tree = {"f": file(12, (cut if rest else old)[:size], stamp=ops[-1].mtime_ns)}
+    assert len([line for line in judge(ops, tree, len(ops)) if "bytes" in line]) == wrong

@@ -14,6 +14,7 @@ from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm.conftest import has_bursts
 from tests.vm.test_crash_tids import FAULT as TIDS
+from tests.vm.test_eager_data_faults import PLANTED as PLANTED_DATA
 from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 
@@ -45,6 +46,8 @@ SLICE = (
     Case("append", "eager", "ordered"),
     Case("create", "defer+eager", "ordered"),
     Case("move-ext", "eager", "ordered"),
+    Case("logged-mix", "eager", "ordered"),
+    Case("logged-race", "defer+eager", "ordered"),
 )
 STATES = 30
 
@@ -92,5 +95,6 @@ def problems(outcome: Outcome) -> str:
 
 
 def test_every_fault_is_looked_for() -> None:
-    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem} | PLANTED_EAGER
+    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem}
+    planted |= PLANTED_EAGER | set(PLANTED_DATA)
     assert {path.stem for path in FAULTS.glob("*.patch")} == planted

@@ -140,16 +140,16 @@ def test_overwrite_and_fsync_is_data_in_place_and_a_burst(fs: GuestFs) -> None:
 BAD_WRITE = "cd /sys/module/flashdev/parameters; echo write >fail_kind; echo 1 >fail_from"
 # Why, and what comes to it: the last command's sync is the one that counts.
 IN_PLACE = {
-    "large": ("eager_sync=4", "o $f open overwrite:20480 fsync"),
-    "unwritten": ("", "fallocate -l 64k $m/g; sync $m/g; o $m/g open write fsync"),
-    "overwrite": ("", "settle; o $f open write fsync"),
+    "large": ("eager_sync=4", "o $f open overwrite:20480,65536 fsync"),
+    "unwritten": ("", "fallocate -l 64k $m/g; sync $m/g; o $m/g open write append fsync"),
+    "no_new_blocks": ("", "settle; o $f open write fsync"),
     "mapped": ("", "o $m/g create truncate:4096 mwrite msync"),
     "held": ("", "o $f open dwrite append fsync"),
     "full": ("", "o $m/g create overwrite:307200 fsync overwrite:307200,307200 fsync"),
     "failed": (
         "eager_sync=4",
         f"o $f sync; ({BAD_WRITE}); o $f open overwrite:20480,65536 '?fsync'; o $f open "
-        f"{scattered(2, 16)} fsync",
+        f"{scattered(2, 16)} append fsync",
     ),
 }
 
@@ -176,7 +176,7 @@ def test_threshold_is_the_last_that_is_logged(fs: GuestFs) -> None:
         seen = run(
             fs,
             "s; o $f open overwrite:16384,65536 fsync; s; o $f open overwrite:20480,81920 fsync;"
-            f"s; o $f open {scattered(4)} fsync; s; o $f open {scattered(5)} fsync; s",
+            "s; o $f open overwrite:16384,65536 fsync; s; o $f open overwrite:20480,65536 fsync; s",
         )
     logged = [one["data_blocks"] for one in seen]
     assert [b - a for a, b in pairwise(logged)] == [4, 0, 4, 0]
@@ -212,4 +212,4 @@ def test_msync_logs_what_has_a_copy(fs: GuestFs) -> None:
     logged = [one["data_blocks"] for one in seen]
     assert [b - a for a, b in pairwise(logged)] == [3, 0, 0]
     assert seen[2]["in_place_mapped"] == seen[1]["in_place_mapped"] + 1
-    assert seen[3]["in_place_overwrite"] == seen[2]["in_place_overwrite"] + 1
+    assert seen[3]["in_place_no_new_blocks"] == seen[2]["in_place_no_new_blocks"] + 1

@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,6 +139,29 @@ static int store(struct op *op, char *map, size_t length)
 	return 0;
 }
 
+/* The mapping that stays: of one file, from its start. */
+static char *kept_map;
+
+static int do_mkeep(struct op *op)
+{
+	int fd = open_file(op, O_RDWR);
+
+	if (kept_map || fd < 0)
+		return -1;
+	kept_map = mmap(NULL, number(op, 2), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return kept_map == MAP_FAILED ? -1 : 0;
+}
+
+static int do_kstore(struct op *op)
+{
+	char *buffer = contents(op, number(op, 2), number(op, 3));
+
+	memcpy(kept_map + number(op, 2), buffer, number(op, 3));
+	free(buffer);
+	return 0;
+}
+
 static int sync_mapping(struct op *op, char *map, size_t length)
 {
 	(void)op;
@@ -145,6 +169,8 @@ static int sync_mapping(struct op *op, char *map, size_t length)
 }
 
 static int do_mstore(struct op *op) { return with_mapping(op, store); }
+/* A store behind the end of the file, in its last page. */
+static int do_mspill(struct op *op) { return with_mapping(op, store); }
 static int do_msync(struct op *op) { return with_mapping(op, sync_mapping); }
 
 int with_file(struct op *op, int flags, int (*use)(struct op *op, int fd))
@@ -170,6 +196,24 @@ static int use_falloc(struct op *op, int fd)
 	return fallocate(fd, number(op, 2), number(op, 3), number(op, 4));
 }
 
+/* Write-back, as the flusher does it: not for a sync. From word 2, all if word 3 is 0. */
+static int use_writeback(struct op *op, int fd)
+{
+	return sync_file_range(fd, number(op, 2), number(op, 3),
+			       SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
+/* Take all blocks of the file system but some, behind the end of the file. */
+static int use_fill(struct op *op, int fd)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(fd, &fs))
+		return -1;
+	return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0,
+			 ((long long)fs.f_bfree - number(op, 2)) * (long long)fs.f_bsize);
+}
+
 static int use_utimens(struct op *op, int fd)
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
@@ -183,6 +227,8 @@ static int do_fsync(struct op *op) { return with_file(op, O_RDONLY, use_fsync); 
 static int do_fdatasync(struct op *op) { return with_file(op, O_RDONLY, use_fdatasync); }
 static int do_syncfs(struct op *op) { return with_file(op, O_RDONLY, use_syncfs); }
 static int do_falloc(struct op *op) { return with_file(op, O_RDWR, use_falloc); }
+static int do_fill(struct op *op) { return with_file(op, O_RDWR, use_fill); }
+static int do_writeback(struct op *op) { return with_file(op, O_RDONLY, use_writeback); }
 static int do_utimens(struct op *op) { return with_file(op, O_RDWR, use_utimens); }
 static int do_create(struct op *op) { return with_file(op, O_RDWR | O_CREAT | O_EXCL, use_nothing); }
 /* The file stays open until the program ends. */
@@ -246,8 +292,9 @@ static const struct {
 	int (*function)(struct op *op);
 } kinds[] = {
 	OP(write, 4, 1), OP(dwrite, 4, 1), OP(owrite, 4, 1), OP(odwrite, 4, 1), OP(mstore, 4, 1),
-	OP(msync, 4, 1), OP(fsync, 2, 1), OP(fdatasync, 2, 1), OP(syncfs, 2, 1), OP(sync, 1, 0),
-	OP(falloc, 5, 1), OP(utimens, 3, 1), OP(truncate, 3, 1), OP(chmod, 3, 1), OP(chown, 4, 1),
+	OP(mspill, 4, 1), OP(mkeep, 3, 1), OP(kstore, 4, 1), OP(msync, 4, 1),
+	OP(fsync, 2, 1), OP(fdatasync, 2, 1), OP(syncfs, 2, 1), OP(sync, 1, 0),
+	OP(writeback, 4, 1), OP(fill, 3, 1), OP(falloc, 5, 1), OP(utimens, 3, 1), OP(truncate, 3, 1), OP(chmod, 3, 1), OP(chown, 4, 1),
 	OP(setxattr, 4, 1), OP(rmxattr, 3, 1), OP(create, 2, 1), OP(hold, 2, 1), OP(mkdir, 2, 1),
 	OP(rmdir, 2, 0), OP(unlink, 2, 0), OP(rename, 3, 2), OP(link, 3, 2), OP(symlink, 3, 2),
 	OP(sleep, 2, 0), OP(align, 2, 0), OP(put, 3, 0),

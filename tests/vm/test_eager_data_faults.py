@@ -1,0 +1,62 @@
+"""Faults on purpose in what eager_sync does with data, one a rule; the explorer finds each."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from fastsync_lab.crash.builds import prepare
+from fastsync_lab.crash.case import Case, Request
+from fastsync_lab.crash.explore import Explorer, explorer
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.progress import silent
+
+pytestmark = [
+    pytest.mark.usefixtures("bursts"),
+    pytest.mark.debian("the explorer boots Debian's kernel"),
+]
+FAULTS = repo_root() / "tests" / "faults"
+BOUNDARIES = 1  # all of them, and no other state
+
+
+def case(workload: str, mode: str = "eager", kind: str = "ordered") -> Case:
+    return Case(f"logged-{workload}", mode, kind)
+
+
+# Which workload has to show it. The rules are in kernel/ext4/eager_log.c.
+PLANTED = {
+    "eager-copy-missing": case("append"),
+    "eager-direct-not-held": case("direct"),
+    "eager-in-place-over-copies": case("scatter"),
+    "eager-mapping-not-protected": case("mapped"),
+    "eager-newer-left-clean": case("rewrite"),
+    "eager-no-floor": case("churn"),
+    "eager-not-revoked": case("reuse"),
+    "eager-places-not-awaited": case("still", "defer+eager", "lazytime"),
+    "eager-places-not-written": case("scatter"),
+    "eager-rest-not-zeroed": case("mapped"),
+    "eager-settled-without-commit": case("vanish", "defer+eager", "lazytime"),
+    "eager-settled-without-flush": case("direct"),
+    "eager-shrink-not-held": case("cut"),
+    "eager-size-not-logged": case("append"),
+    "eager-sync-not-settled": case("rewrite"),
+    "eager-taken-for-logged": case("rewrite"),
+    "eager-window-lost": case("rewrite"),
+}
+# What is wrong in the midst of an event alone takes more states.
+STATES = {"eager-copy-missing": 300}
+
+
+@pytest.fixture(scope="module")
+def explorer_here(kernel: str) -> Iterator[Explorer]:
+    """One guest for all tests."""
+    with explorer(prepare(kernel, silent)) as one:
+        yield one
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_fault_is_found(explorer_here: Explorer, kernel: str, fault: str) -> None:
+    broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
+    request = Request((PLANTED[fault],), STATES.get(fault, BOUNDARIES))
+    (outcome,) = replace(explorer_here, builds=broken).run(request)
+    assert outcome.failures
