@@ -234,6 +234,21 @@ def test_files_that_replace_each_other(fs: GuestFs) -> None:
     assert after["barriers"] == before["barriers"]
 
 
+def test_folios_of_many_blocks(fs: GuestFs) -> None:
+    """Newer kernels have them: as many blocks are logged as have changed, wherever they lie."""
+    with fs.mounted(OPTIONS):
+        before, whole, parts = run(
+            fs,
+            "w() { dd if=/dev/urandom of=$m/g conv=notrunc status=none $*; }; s; "
+            "w bs=64k count=2; w bs=100 count=1 seek=131072 oflag=seek_bytes; o $m/g open fsync; s; "
+            "cut_keeps g; for b in 3 9 20; do w bs=4k count=1 seek=$b; done; o $m/g open fsync; s; "
+            "cut_keeps g",
+        )
+    assert whole["data_blocks"] - before["data_blocks"] == 33
+    assert parts["data_blocks"] - whole["data_blocks"] == 3
+    assert not any(parts[name] for name in parts if name.startswith("in_place_"))
+
+
 @pytest.mark.parametrize("size", [1024, 2048])
 def test_small_blocks(fs: GuestFs, size: int) -> None:
     with fs.mounted(OPTIONS, mkfs=f"-b {size}"):
