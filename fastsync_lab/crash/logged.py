@@ -89,11 +89,17 @@ def scatter(rng: random.Random) -> Script:
     script = start({"f": 64, "g": 64})
     for number in range(26):
         path = rng.choice(["f", "f", "g"])
-        if number % 3 < 2:
-            append_block(script, path, 64 + number)
+        if number % 7 == 0:  # of these blocks the log has copies
+            path = f"n{number}"
+            script.do("create", path)
+            for first in range(0, 40, THRESHOLD):
+                script.do("write", path, first * BLOCK, THRESHOLD * BLOCK)
+                script.do("fdatasync", path)
+        elif number % 7 < 4:
+            path = f"n{number // 7 * 7}"
         large = rng.random() < 0.25
         blocks = rng.randint(9, 14) if large else rng.randint(2, 5)
-        for block in rng.sample(range(0, 64, 3), blocks):
+        for block in rng.sample(range(0, 40, 2), blocks):
             offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
             script.do("write", path, block * BLOCK + offset, length)
         if rng.random() < 0.2:
@@ -106,27 +112,32 @@ def scatter(rng: random.Random) -> Script:
 
 def churn(rng: random.Random) -> Script:
     """Many small syncs in little time: more than the log has room for, and cold data among them."""
-    script = start({"cold": 40, "hot": 4, "warm": 8})
+    script = start({})
+    for path, size in {"hot": 4, "warm": 8, "cold": 24}.items():
+        script.do("create", path)
+        for first in range(0, size, THRESHOLD):
+            script.do("write", path, first * BLOCK, min(size - first, THRESHOLD) * BLOCK)
+            script.do("fdatasync", path)
     for number in range(150):
         path = rng.choice(["hot"] * 5 + ["warm"])
         first = rng.randrange(2)
-        if number % 13 == 0:
-            append_block(script, path, 8 + number)
-            append_block(script, "cold", 40 + number)
         script.do("write", path, first * BLOCK, BLOCK)
         script.do("write", path, (first + 2) * BLOCK, 1000)
         if number % 13 == 0:
-            for block in rng.sample(range(0, 40, 2), 3):
+            for block in rng.sample(range(0, 24, 2), 3):
                 script.do("write", "cold", block * BLOCK, BLOCK)
             script.do("fdatasync", "cold")
         script.do(rng.choice(["fdatasync", "fdatasync", "fsync"]), path)
     return script
 
 
-def append_block(script: Script, path: str, block: int) -> None:
-    """A new block, synced: from now on the log may have copies, and overwrites are logged, too."""
-    script.do("write", path, block * BLOCK, BLOCK)
-    script.do("fsync", path)
+def new_blocks(script: Script, path: str, first: int, count: int = 60) -> None:
+    """Blocks that are logged, fewer than are settled at once, and their metadata in its place."""
+    for block in range(first, first + count, THRESHOLD):
+        length = min(THRESHOLD, first + count - block)
+        script.do("write", path, block * BLOCK, length * BLOCK)
+        script.do("fsync", path)
+    script.do("sync")  # writes all in place, and settles nothing
 
 
 def scattered_syncs(script: Script, path: str, places: Sequence[int]) -> None:
@@ -138,16 +149,17 @@ def scattered_syncs(script: Script, path: str, places: Sequence[int]) -> None:
 
 
 def still(rng: random.Random) -> Script:
-    """Old blocks far apart, and nothing but fdatasync: with lazy stamps the log has data alone.
+    """Blocks of which the log has copies, and nothing but fdatasync: with lazy stamps, data alone.
 
     So settling has no metadata to write behind the data, which it would wait for, too.
     """
-    script = start({"f": 200})
+    script = start({"f": 1})
     for number in range(4):
-        append_block(script, "f", 200 + number)
-        script.do("sync")  # writes its metadata in place, and settles nothing
-        scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 80))
-        script.do("sleep", 30_000)
+        new_blocks(script, "f", 1 + number * 60)
+        places = [1 + number * 60 + block for block in range(0, 60, 2)]
+        rng.shuffle(places)
+        scattered_syncs(script, "f", places)
+        script.do("sleep", SETTLES_US)
     return script
 
 
@@ -174,9 +186,13 @@ def rewrite(rng: random.Random) -> Script:
 
 def mapped(rng: random.Random) -> Script:
     """Stores to old blocks, new ones and behind the end, through mappings that go or stay."""
-    script = start({"f": 8, "kept": 4})
-    append_block(script, "kept", 4)
+    script = start({"f": 8})
+    script.file("kept", 4 * BLOCK)
+    script.do("fsync", "kept")
     script.do("mkeep", "kept", 4 * BLOCK)
+    for block in (0, 2, 0, 2, 2):
+        script.do("kstore", "kept", block * BLOCK, BLOCK)
+        script.do("fsync", "kept")
     size = 8 * BLOCK
     for number in range(22):
         call = rng.choice(["store", "hole", "kept", "kept", "spill", "write"])

@@ -8,10 +8,8 @@ from fastsync_lab.crash.logged import (
     OTHER,
     PREFIX,
     THRESHOLD,
-    append_block,
     commit,
     evict,
-    scattered_syncs,
     settle,
     start,
     sync,
@@ -172,22 +170,23 @@ def race(rng: random.Random) -> Script:
 
 def vanish(rng: random.Random) -> Script:
     """Data alone in the log, as of `still`, of files that go while it settles."""
-    waits = [900, 1000, 1100]  # us, until it has begun to write
-    script = start({"f": 200, **{f"own{number}": 3 for number in range(len(waits))}})
+    waits = [500, 900, 1300, 1700, 2500, 3500]  # us, until it has begun to write
+    script = start({"f": 1})
     for number, wait in enumerate(waits):
-        # Settles what the last round has changed of metadata.
-        append_block(script, "f", 200 + 2 * number)
-        scattered_syncs(script, "f", rng.sample(range(0, 200, 2), 80))
-        script.do("sleep", 40_000)
         own = f"own{number}"
-        append_block(script, "f", 201 + 2 * number)
-        append_block(script, own, 3)
-        script.do("sync")  # writes their metadata in place, and settles nothing
-        scattered_syncs(script, "f", range(0, 128, 2))
-        scattered_syncs(script, own, (0, 2))
-        for block in (130, 132):
-            script.do("write", "f", block * BLOCK, BLOCK)
-        script.do("fdatasync", "f", thread=1)
+        for first in range(0, 56, THRESHOLD):
+            script.do("write", "f", (1 + number * 60 + first) * BLOCK, THRESHOLD * BLOCK)
+            script.do("fsync", "f")
+        script.file(own, 8 * BLOCK)
+        script.do("fsync", own)
+        script.file(f"more{number}", BLOCK)
+        script.do("fsync", f"more{number}")
+        script.do("sync")  # writes all in place, and settles nothing
+        for block in range(1, 56, 2):
+            script.do("write", "f", (number * 60 + block) * BLOCK, BLOCK)
+        for block in (0, 2):
+            script.do("write", own, block * BLOCK, BLOCK)
+        script.do("fdatasync", own, thread=1)  # too many copies: they settle
         script.do("sleep", wait + rng.randrange(100), thread=2)
         script.do(*rng.choice([("unlink", own), ("truncate", own, 0)]), thread=2)
         script.do("sleep", 40_000)
