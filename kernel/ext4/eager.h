@@ -61,7 +61,8 @@ struct ext4_eager_sb {
 	u64		begun;		/* begun, */
 	u64		done;		/* ended, well or not, */
 	u64		settled;	/* and ended well */
-	u64		kept;		/* needed: write-back has left pages dirty */
+	u64		kept;		/* needed: write-back has left pages dirty; */
+	u64		clean;		/* they were written again after this one */
 	bool		lost;		/* a block in the log is not in its place */
 	unsigned long	since;		/* jiffies of the first copy since number */
 	u64		since_number;	/* since_number - 1 began */

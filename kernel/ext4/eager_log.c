@@ -210,13 +210,14 @@ static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
 			err = ext4_eager_map(handle, inode, bh, lblk);
 			if (err)
 				return err;
+			/* It is allocated: nobody else would raise i_disksize. */
+			*end = min(pos + (loff_t)bh->b_size, size);
 			err = ext4_eager_queue_copy(handle, inode, folio, bh,
 						    copies);
 			if (err) {
 				ext4_eager_order(handle, inode, lblk);
 				return err;
 			}
-			*end = min(pos + (loff_t)bh->b_size, size);
 			atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.blocks);
 		}
 		bh = bh->b_this_page;

@@ -311,21 +311,26 @@ static int ext4_eager_settle_journal(journal_t *journal)
  *
  * A block that had changed since it was logged is in place now, but replay would
  * restore its copy. Its page has been left dirty. No page may be when the file
- * system is frozen, so they are written once more.
+ * system is frozen, so they are written once more, also if the log has been settled
+ * meanwhile: that does not make them clean.
  *
  * Return: 0 or an error.
  */
 int ext4_eager_sync_fs(struct super_block *sb)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
-	int err;
+	u64 kept = READ_ONCE(eager->kept);
+	int err = 0;
 
-	if (likely(READ_ONCE(eager->kept) <= READ_ONCE(eager->settled)))
+	if (likely(kept == READ_ONCE(eager->clean)))
 		return 0;
-	err = ext4_eager_settle(sb);
-	if (!err)
-		sync_inodes_sb(sb);
-	return err;
+	if (kept > READ_ONCE(eager->settled))
+		err = ext4_eager_settle(sb);
+	if (err)
+		return err;
+	sync_inodes_sb(sb);
+	WRITE_ONCE(eager->clean, kept);
+	return 0;
 }
 
 /* --- a file system -------------------------------------------------------- */

@@ -66,7 +66,6 @@ PLANTED: list[tuple[str, dict[str, int]]] = [
     ("KEPT_GOES_BACK", {"writes": 2, "fsyncs": 1, "syncfs": 1, "settles": 1}),
     ("SYNCFS_SKIPS_SETTLE", {"writes": 2, "fsyncs": 1, "syncfs": 1}),
     ("FREEZE_SKIPS_SECOND_PASS", {"writes": 2, "fsyncs": 1, "freezes": 1}),
-    # The code's own rule, at e19dec4.
     ("SECOND_PASS_IF_UNSETTLED", {"writes": 2, "fsyncs": 1, "freezes": 1, "settles": 2}),
     ("PLACED_NOT_SETTLED", {"writes": 2, "fsyncs": 2}),
     ("OVERWRITE_NOT_LOOKED", {"writes": 2, "fsyncs": 2}),
