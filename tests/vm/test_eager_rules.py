@@ -240,7 +240,8 @@ def test_folios_of_many_blocks(fs: GuestFs) -> None:
         before, whole, parts = run(
             fs,
             "w() { dd if=/dev/urandom of=$m/g conv=notrunc status=none $*; }; s; "
-            "w bs=64k count=2; w bs=100 count=1 seek=131072 oflag=seek_bytes; o $m/g open fsync; s; "
+            "w bs=64k count=2; w bs=100 count=1 seek=131072 oflag=seek_bytes; o $m/g open fsync; "
+            "s; "
             "cut_keeps g; for b in 3 9 20; do w bs=4k count=1 seek=$b; done; o $m/g open fsync; s; "
             "cut_keeps g",
         )
