@@ -67,6 +67,7 @@ struct ext4_eager_sb {
 	unsigned long	since;		/* jiffies of the first copy since number */
 	u64		since_number;	/* since_number - 1 began */
 	struct xarray	gone;		/* evicted, by number: see i_eager_gen */
+	u64		gone_unknown;	/* the same of some whose number is lost */
 	wait_queue_head_t wait;
 	struct workqueue_struct *queue;
 	struct delayed_work work;

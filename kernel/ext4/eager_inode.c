@@ -21,7 +21,8 @@
  *
  * - An inode that has been evicted may have copies. Until a settling has ended well
  *   that began later (i_eager_gen) its number is kept (gone), and an inode that
- *   is read with that number may have copies as well.
+ *   is read with that number may have copies as well. If there is no memory for it,
+ *   any inode that is read may (gone_unknown): eviction may be memory reclaim's.
  * - An inode is not evicted while it is being settled: eviction waits (busy). It needs
  *   no reference for that, which could be the last and would be put here. Nobody
  *   holds a folio of an inode that is being evicted, so that wait ends.
@@ -77,10 +78,26 @@ struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
  */
 void ext4_eager_read_inode(struct inode *inode)
 {
-	void *gen = xa_load(&ext4_eager_of(inode->i_sb)->gone, inode->i_ino);
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+	void *gen = xa_load(&eager->gone, inode->i_ino);
 
-	if (unlikely(gen))
-		EXT4_I(inode)->i_eager_gen = xa_to_value(gen);
+	if (S_ISREG(inode->i_mode))
+		EXT4_I(inode)->i_eager_gen = max(READ_ONCE(eager->gone_unknown),
+						 (u64)(gen ? xa_to_value(gen) : 0));
+}
+
+/* Keep the number of an inode that goes, or that one of any number has gone. */
+static void ext4_eager_note_gone(struct ext4_eager_sb *eager,
+				 struct inode *inode)
+{
+	u64 gen = EXT4_I(inode)->i_eager_gen;
+
+	if (!xa_err(xa_store(&eager->gone, inode->i_ino, xa_mk_value(gen),
+			     GFP_NOFS | __GFP_NOWARN)))
+		return;
+	spin_lock_irq(&eager->lock);
+	WRITE_ONCE(eager->gone_unknown, max(eager->gone_unknown, gen));
+	spin_unlock_irq(&eager->lock);
 }
 
 /**
@@ -141,9 +158,7 @@ void ext4_eager_evict(struct inode *inode)
 	if (likely(!ei))
 		return;
 	if (inode->i_nlink && ext4_eager_may_have_copies(inode))
-		xa_store(&eager->gone, inode->i_ino,
-			 xa_mk_value(EXT4_I(inode)->i_eager_gen),
-			 GFP_NOFS | __GFP_NOFAIL);
+		ext4_eager_note_gone(eager, inode);
 	wait_event(eager->wait, ext4_eager_unlist_idle(eager, ei));
 	EXT4_I(inode)->i_eager = NULL;
 	kfree(ei);
