@@ -37,10 +37,12 @@ FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
 FOUND_BY_THE_EXPLORER = {
     "burst-before-flush": (Case("attributes", "eager", "ordered"), ""),
     "burst-start-not-written": (Case("attributes", "eager", "ordered"), ""),
-    "burst-exposure-ignored": (Case("append", "eager", "ordered"), "show junk"),
-    "burst-ordered-ignored": (Case("append", "eager", "dioread_lock"), "show junk"),
+    "burst-exposure-ignored": (Case("logged-space", "eager", "ordered"), "show junk"),
+    "burst-ordered-ignored": (Case("logged-mix", "eager", "dioread_lock"), "show junk"),
 }
 PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
+# Few transactions of that workload expose anything.
+MORE_STATES = {"burst-exposure-ignored": 150}
 STATES = 60
 
 
@@ -69,6 +71,6 @@ def test_the_explorer_finds_it(kernel: str, fault: str) -> None:
     case, verdict = FOUND_BY_THE_EXPLORER[fault]
     builds = prepare_builds(kernel, silent, fault=FAULTS / f"{fault}.patch")
     with explorer(builds, set()) as one:
-        (outcome,) = one.run(Request((case,), STATES))
+        (outcome,) = one.run(Request((case,), MORE_STATES.get(fault, STATES)))
     problems = "\n".join(line for failure in outcome.failures for line in failure.problems)
     assert outcome.failures and verdict in problems, problems

@@ -164,4 +164,5 @@ def test_many_at_once(fs: GuestFs) -> None:
             "for job in $jobs; do wait $job || exit 6; done; s; cut_keeps f n0 n1 n2",
         )
     assert after["settlings"] - before["settlings"] >= 5
-    assert after["data_blocks"] - before["data_blocks"] > 100
+    # Each append of those that make files is of a new block.
+    assert after["data_blocks"] - before["data_blocks"] >= 60

@@ -114,9 +114,12 @@ def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs)
 def test_fsync_fails_once_the_journal_is_aborted(losing: GuestFs) -> None:
     """An aborted transaction has a tid like a committed one, and stamps that would be young."""
     start(losing, MODES["defer"])
-    losing.ops("open", "write", "fsync", "sleep:900")
-    losing.ops("open", "write", "fsync", "sleep:4")  # starts the commit, and does not wait for it
-    losing.vm.run(FAIL_A_FLUSH)
-    assert failed(losing, THIRD, "write", "fdatasync") != 0
-    losing.ops("open", "sleep:4")
-    assert failed(losing, f"{MNT}/f", "fsync") != 0
+    # In one script: between two of them the interval may pass. The second fsync starts the commit.
+    fsops = losing.fsops_path
+    text = losing.vm.run(
+        f"{fsops} {MNT}/f open write fsync sleep:900; {fsops} {MNT}/f open write fsync sleep:4\n"
+        f"({FAIL_A_FLUSH}); {fsops} {THIRD} open write '?fdatasync'\n"
+        f"{fsops} {MNT}/f open sleep:4 '?fsync'"
+    ).stdout
+    flushed, synced = [event["errno"] for event in parse_events(text)]
+    assert flushed != 0 and synced != 0
