@@ -41,8 +41,8 @@ FOUND_BY_THE_EXPLORER = {
     "burst-ordered-ignored": (Case("logged-mix", "eager", "dioread_lock"), "show junk"),
 }
 PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
-# Few transactions of that workload expose anything.
-MORE_STATES = {"burst-exposure-ignored": 150}
+# Few transactions of these workloads expose anything.
+MORE_STATES = {"burst-exposure-ignored": 150, "burst-ordered-ignored": 250}
 STATES = 60
 
 
