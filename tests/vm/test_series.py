@@ -1,5 +1,7 @@
 """What applies to the source package of the kernel: ./fastsync series, and the planted faults."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from fastsync_lab.host.build import (
     overlay_files,
 )
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.paths import build_dir, repo_root
 from fastsync_lab.host.progress import silent
 from fastsync_lab.host.series import write_series
 
@@ -31,9 +33,19 @@ def relative_files(folder: Path) -> list[Path]:
     return sorted(f.relative_to(folder) for f in (folder / "fs").rglob("*") if f.is_file())
 
 
-def test_it_applies_compiles_and_is_what_is_built(tree: KernelTree, tmp_path: Path) -> None:
-    patches = write_series(tree, tmp_path / "patches")
-    target = tmp_path / "target"
+@pytest.fixture
+def workshop() -> Iterator[Path]:
+    """A folder that chroots see too; of this machine's they have the cache and build/ alone."""
+    build_dir().mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="series-", dir=build_dir()) as folder:
+        yield Path(folder)
+
+
+def test_it_applies_compiles_and_is_what_is_built(
+    tree: KernelTree, workshop: Path, tmp_path: Path
+) -> None:
+    patches = write_series(tree, workshop / "patches")
+    target = workshop / "target"
     copy_stock(tree, target)
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
     shell.run([*git, "init", "--quiet"], cwd=target)
@@ -44,8 +56,8 @@ def test_it_applies_compiles_and_is_what_is_built(tree: KernelTree, tmp_path: Pa
 
     for filesystem in FILESYSTEMS:
         forbid_warnings(overlay_files(filesystem), target / "fs" / filesystem)
-    assemble(tree, tmp_path / "built", stock=False)
-    assert sources(target) == sources(tmp_path / "built")
+    assemble(tree, workshop / "built", stock=False)
+    assert sources(target) == sources(workshop / "built")
 
     system, log = kbuild(tree, silent), tmp_path / "log"
     jbd2, ext4 = (target / "fs" / name for name in FILESYSTEMS)
