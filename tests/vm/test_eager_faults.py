@@ -42,7 +42,7 @@ FOUND_BY_THE_EXPLORER = {
 }
 PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
 # Few transactions of these workloads expose anything.
-MORE_STATES = {"burst-exposure-ignored": 150, "burst-ordered-ignored": 250}
+MORE_STATES = {"burst-exposure-ignored": 600, "burst-ordered-ignored": 250}
 STATES = 60
 
 
