@@ -26,6 +26,13 @@ def mtime_mode(mode: str) -> str:
     return first if first in MTIME_MODES else "off"
 
 
+def mode_options(mode: str, interval_ms: int, eager: str = "eager_sync") -> list[str]:
+    """What a mode is mounted with, `eager` being how eager_sync is asked for."""
+    mtime = mtime_mode(mode)
+    words = [] if mtime == "off" else [mtime_options(mtime, interval_ms)]
+    return [*words, eager] if mode in EAGER_MODES else words
+
+
 @dataclass(frozen=True)
 class Case:
     """What is explored: a workload in a mode (or "stock") on a kind of file system.
@@ -60,14 +67,10 @@ class Case:
     @property
     def mount_options(self) -> str:
         """What it is mounted with."""
+        small = self.workload.startswith(logged.PREFIX)
+        eager = f"eager_sync={logged.THRESHOLD}" if small else "eager_sync"
         words = [f"data={self.kind.data}", *self.kind.mount]
-        mtime = mtime_mode(self.mode)
-        if mtime != "off":
-            words.append(mtime_options(mtime, self.interval_ms))
-        if self.mode in EAGER_MODES:
-            small = self.workload.startswith(logged.PREFIX)
-            words.append(f"eager_sync={logged.THRESHOLD}" if small else "eager_sync")
-        return ",".join(words)
+        return ",".join([*words, *mode_options(self.mode, self.interval_ms, eager)])
 
     @property
     def stock_says(self) -> bool:

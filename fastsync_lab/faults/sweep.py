@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash.builds import Builds
-from fastsync_lab.crash.case import CONTROL, EAGER_MODES, mtime_mode
+from fastsync_lab.crash.case import CONTROL, mode_options, mtime_mode
 from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
@@ -17,7 +17,6 @@ from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, 
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.host.options import mtime_options
 from fastsync_lab.host.paths import build_dir
 from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.machine.config import VmConfig
@@ -94,12 +93,7 @@ def mount_options(case: Case) -> str:
     """What a case is mounted with; bitmaps are not read ahead at a time that chance decides."""
     words = ["data=ordered", "no_prefetch_block_bitmaps", f"errors={case.errors}"]
     words.append(f"commit={commit_s(case.workload)}")
-    mtime = mtime_mode(case.mode)
-    if mtime != "off":
-        words.append(mtime_options(mtime, INTERVAL_MS))
-    if case.mode in EAGER_MODES:
-        words.append("eager_sync")
-    return ",".join(words)
+    return ",".join([*words, *mode_options(case.mode, INTERVAL_MS)])
 
 
 def judge(

@@ -186,6 +186,13 @@ bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
 	return true;
 }
 
+/* What the log has a copy of will never be in its place: recovery has to restore it. */
+static void ext4_eager_note_lost(struct super_block *sb)
+{
+	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
+	ext4_eager_settle_soon(sb);
+}
+
 /**
  * ext4_eager_write_failed - a buffer could not be written in place
  * @inode: the file
@@ -195,12 +202,8 @@ bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
  */
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 {
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-
-	if (!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
-		return;
-	WRITE_ONCE(eager->lost, true);
-	ext4_eager_settle_soon(inode->i_sb);
+	if (ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
+		ext4_eager_note_lost(inode->i_sb);
 }
 
 /**
@@ -211,10 +214,8 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
  */
 void ext4_eager_dropped(struct inode *inode)
 {
-	if (!ext4_eager_may_have_copies(inode))
-		return;
-	WRITE_ONCE(ext4_eager_of(inode->i_sb)->lost, true);
-	ext4_eager_settle_soon(inode->i_sb);
+	if (ext4_eager_may_have_copies(inode))
+		ext4_eager_note_lost(inode->i_sb);
 }
 
 /**

@@ -5,6 +5,8 @@
 #ifndef _EXT4_EAGER_INTERNAL_H
 #define _EXT4_EAGER_INTERNAL_H
 
+#include <linux/pagemap.h>
+
 #include "ext4.h"
 #include "ext4_jbd2.h"
 #include "eager.h"
@@ -31,6 +33,21 @@ static inline loff_t ext4_eager_end(struct ext4_eager_range range)
 {
 	return range.last < LLONG_MAX >> PAGE_SHIFT ?
 		((loff_t)(range.last + 1) << PAGE_SHIFT) - 1 : LLONG_MAX;
+}
+
+static inline bool ext4_eager_is_empty(struct ext4_eager_range range)
+{
+	return range.last < range.first;
+}
+
+/* Wait for write-back; fsync's caller, not we, learns of its errors. */
+static inline void ext4_eager_wait(struct inode *inode,
+				   struct ext4_eager_range range)
+{
+	if (!ext4_eager_is_empty(range))
+		filemap_fdatawait_range_keep_errors(inode->i_mapping,
+						    range.first << PAGE_SHIFT,
+						    ext4_eager_end(range));
 }
 
 #include "eager_compat.h"

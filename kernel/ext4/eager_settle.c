@@ -68,7 +68,7 @@ static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 	ei->settling = ei->copied;
 	ei->copied = EXT4_EAGER_NONE;
 	spin_unlock(&ei->lock);
-	if (ei->settling.last < ei->settling.first)
+	if (ext4_eager_is_empty(ei->settling))
 		return 0;
 	ext4_eager_set_pages(&jinode, ei->settling);
 	/* Without the memory for it nobody can settle, and the log fills up. */
@@ -79,10 +79,7 @@ static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 
 static int ext4_eager_wait_for_places(struct ext4_eager_inode *ei)
 {
-	if (ei->settling.first <= ei->settling.last)
-		filemap_fdatawait_range_keep_errors(ei->inode->i_mapping,
-						    ei->settling.first << PAGE_SHIFT,
-						    ext4_eager_end(ei->settling));
+	ext4_eager_wait(ei->inode, ei->settling);
 	return 0;
 }
 
@@ -167,13 +164,12 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 }
 
 /* The journal is of no use any more. */
-static int ext4_eager_give_up(struct super_block *sb, int err)
+static void ext4_eager_give_up(struct super_block *sb, int err)
 {
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
 	if (!is_journal_aborted(journal))
 		jbd2_journal_abort(journal, err);
-	return -EIO;
 }
 
 /* Settling number @number has ended well. */
@@ -190,7 +186,7 @@ static void ext4_eager_note_settled(struct super_block *sb, u64 number)
 			xa_cmpxchg(&eager->gone, ino, gen, NULL, 0);
 }
 
-static int ext4_eager_settle_once(struct super_block *sb, u64 number)
+static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	journal_t *journal = EXT4_SB(sb)->s_journal;
@@ -199,19 +195,20 @@ static int ext4_eager_settle_once(struct super_block *sb, u64 number)
 	tid_t tid;
 
 	ret = jbd2_burst_settle_begin(journal, &tid);
-	if (ret < 0)
-		return ext4_eager_give_up(sb, ret);
+	if (ret < 0) {
+		ext4_eager_give_up(sb, ret);
+		return;
+	}
 	err = ext4_eager_write_all(eager, &settled);
 	if (!err && READ_ONCE(eager->lost))
 		err = -EIO;
 	if (!err && ret)
 		err = jbd2_burst_settle_end(journal, tid);
 	if (err)
-		err = ext4_eager_give_up(sb, err);
+		ext4_eager_give_up(sb, err);
 	else
 		ext4_eager_note_settled(sb, number);
 	ext4_eager_unlist(eager, &settled, err ? 0 : number);
-	return err;
 }
 
 /* Begin another one? If somebody waits for it, or copies are old enough. */

@@ -260,12 +260,10 @@ static bool ext4_eager_log_data(struct inode *inode)
 		return false;
 	mutex_lock(&ei->mutex);
 	window = ext4_eager_take_window(ei);
-	if (window.first <= window.last) {
+	if (!ext4_eager_is_empty(window)) {
 		logged = ext4_eager_log_window(inode, window);
 		if (logged)
-			filemap_fdatawait_range_keep_errors(inode->i_mapping,
-							    window.first << PAGE_SHIFT,
-							    ext4_eager_end(window));
+			ext4_eager_wait(inode, window);
 		else
 			ext4_eager_give_back(ei, window);
 	}

@@ -174,12 +174,9 @@ bool jbd2_burst_make_room(journal_t *journal)
  */
 int jbd2_burst_empty_log(journal_t *journal)
 {
-	while (jbd2_burst_holds_tail(journal)) {
-		if (is_journal_aborted(journal))
-			return -EIO;
+	while (jbd2_burst_holds_tail(journal))
 		if (!jbd2_burst_make_room(journal))
 			return -EIO;
-	}
 	return 0;
 }
 
