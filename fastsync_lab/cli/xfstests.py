@@ -21,7 +21,8 @@ def xfstests(
     mode: Annotated[
         list[str] | None,
         typer.Option(
-            help="off, truncate or defer, beside stock; may be repeated (default: the last two)."
+            help="off, truncate, defer, eager or defer+eager, beside stock; may be repeated "
+            "(default: truncate and defer)."
         ),
     ] = None,
     kernel: KernelOption = "6.12",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.case import CONTROL, MTIME_MODES
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.paths import build_dir, results_dir
 from fastsync_lab.host.progress import Report
@@ -30,7 +30,7 @@ def request(folder: Path, words: Sequence[str], modes: Sequence[str] | None) -> 
 
     Raises UsageError for a folder, a test, a group or a mode that there is not.
     """
-    check_names("mode", modes or (), (CONTROL, *MTIME_MODES))
+    check_names("mode", modes or (), (CONTROL, *MODES))
     suite = read_tree(folder)
     chosen = dict.fromkeys((CONTROL, *(modes or DEFAULT_MODES)))
     return Request(suite, tuple(select(suite.tests, words)), tuple(chosen))

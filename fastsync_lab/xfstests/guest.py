@@ -5,9 +5,9 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastsync_lab.crash.case import mode_options
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError
-from fastsync_lab.host.options import mtime_options
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.results import DIED, FAIL, HUNG, NOT_RUN, PASS, Run
@@ -48,7 +48,8 @@ def parse_check(text: str, seconds: int) -> Run:
 
 def mount_options(mode: str) -> str:
     """What a mode adds to the suite's own mount options."""
-    return f"-o {mtime_options(mode, INTERVAL_MS)}" if mode in ("truncate", "defer") else ""
+    options = ",".join(mode_options(mode, INTERVAL_MS))
+    return f"-o {options}" if options else ""
 
 
 @dataclass

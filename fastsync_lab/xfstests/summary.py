@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fastsync_lab.crash.case import CONTROL, MTIME_MODES
+from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Grid, Part, in_markdown
@@ -43,7 +43,7 @@ def comparisons(runs: Mapping[str, Runs], mode: str, tests: Iterable[str]) -> di
 def table_rows(runs: Mapping[str, Runs], tests: Sequence[str]) -> list[tuple[str, ...]]:
     """A row a mode: how many tests have which verdict, and which comparison with stock."""
     rows = []
-    for mode in (CONTROL, *MTIME_MODES):
+    for mode in (CONTROL, *MODES):
         if mode not in runs:
             continue
         known = [test for test in tests if verdict_on(runs, mode, test) != OPEN]
@@ -127,7 +127,7 @@ def verdict_on(runs: Mapping[str, Runs], mode: str, test: str) -> str:
 
 def asked_for(runs: Mapping[str, Runs]) -> Grid:
     """A table of the tests in ASKED_FOR, a column a mode."""
-    modes = [mode for mode in (CONTROL, *MTIME_MODES) if mode in runs]
+    modes = [mode for mode in (CONTROL, *MODES) if mode in runs]
     rows = [(test, *(verdict_of(runs[mode].get(test, [])) for mode in modes)) for test in ASKED_FOR]
     return Grid(["test", *modes], rows, texts=1 + len(modes))
 

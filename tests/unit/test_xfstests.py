@@ -161,6 +161,7 @@ def test_a_test_that_check_did_not_run_is_an_error() -> None:
 def test_only_the_options_have_mount_options() -> None:
     assert mount_options(CONTROL) == mount_options("off") == ""
     assert mount_options("defer") == "-o mtime_update=100,mtime_mode=defer"
+    assert mount_options("defer+eager") == "-o mtime_update=100,mtime_mode=defer,eager_sync"
 
 
 class FakeVm:
