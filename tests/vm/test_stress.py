@@ -18,7 +18,7 @@ from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import compile_program, prepare
+from tests.vm.conftest import compile_program, has_bursts, prepare
 from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 
 FAULTS = repo_root() / "tests" / "faults" / "debug"
@@ -35,12 +35,15 @@ KINDS = {
     "no journal": ("-O ^has_journal", ""),
     "quota": ("-O quota", "usrquota"),
 }
+LOGS_DATA = ("ordered", "quota")  # of those kinds with eager_sync
 MOUNTS = ["mtime_update=20,mtime_mode=defer", "mtime_update=50,lazytime", ""]
 MTIME_OPTIONS = [
     "mtime_update=1", "mtime_update=20,mtime_mode=defer", "mtime_update=100,mtime_mode=defer",
     "mtime_update=1000,mtime_mode=truncate", "mtime_update=1000,mtime_mode=defer",
     "un_mtime_update",
 ]  # fmt: skip
+EAGER_MOUNTS = ["eager_sync=8", "mtime_update=20,mtime_mode=defer,eager_sync"]
+EAGER_OPTIONS = ["eager_sync", "eager_sync=1", "eager_sync=8", "un_eager_sync"]
 OTHER_OPTIONS = [
     "lazytime", "nolazytime", "commit=1", "commit=30", "nobarrier", "barrier", "sync", "async",
     "auto_da_alloc", "noauto_da_alloc", "discard", "nodiscard", "max_batch_time=0",
@@ -57,6 +60,15 @@ class Stress:
     program: str
     fio: str
     round_ms: int
+    eager: bool
+
+    def mounts(self, most: int | None = None) -> list[str]:
+        """The options of the rounds; at most so many without eager_sync and as many with it."""
+        return MOUNTS[:most] + (EAGER_MOUNTS[:most] if self.eager else [])
+
+    def toggles(self) -> list[str]:
+        """What a remount may switch; what this is about comes up as often as all else."""
+        return [*MTIME_OPTIONS * 2, *(EAGER_OPTIONS * 3 if self.eager else []), *OTHER_OPTIONS]
 
     def mkfs(self, options: str) -> None:
         """New file systems, and nothing known of what is in them."""
@@ -72,13 +84,13 @@ class Stress:
         The next round finds the files as this one leaves them, or fails.
         """
         end = f"{self.round_ms} {seed}"
-        toggles = shlex.join([*MTIME_OPTIONS * 2, *OTHER_OPTIONS])
+        options_of_mounts = shlex.join(MTIME_OPTIONS + (EAGER_OPTIONS if self.eager else []))
         jobs = {
             "fsx0": f"fsx {MNT}/fsx0 /dev/shm/model0 {end}",
             "fsx1": f"fsx {MNT}/fsx1 /dev/shm/model1 {self.round_ms} {seed + 1000}",
             "churn": f"churn {MNT}/churn {end}",
-            "toggle": f"toggle {MNT} {end} {toggles}",
-            "mounts": f"mounts {SECOND} /dev/shm/second {end} {shlex.join(MTIME_OPTIONS)}",
+            "toggle": f"toggle {MNT} {end} {shlex.join(self.toggles())}",
+            "mounts": f"mounts {SECOND} /dev/shm/second {end} {options_of_mounts}",
         }
         fio = shlex.join(
             [self.fio, "--name=eight", f"--directory={MNT}", "--numjobs=8", "--size=1M",
@@ -94,20 +106,24 @@ class Stress:
             )
             + f"{fio} >/dev/shm/fio.out & pids=\"$pids $!\"\n"
             "status=0; for pid in $pids; do wait $pid || status=$?; done\n"
+            "cat /sys/fs/ext4/*/eager_stats >/dev/shm/eager.out\n"
             f"umount {MNT} || exit; [ $status = 0 ] || exit $status\n"
             f"for device in {self.fs.device} {SECOND}; do e2fsck -fn $device || exit; done >&2\n"
-            f"cd /dev/shm; cat {' '.join(f'{name}.out' for name in jobs)}",
+            f"cd /dev/shm; cat {' '.join(f'{name}.out' for name in (*jobs, 'eager'))}",
             timeout_s=60 + self.round_ms / 100,
-        ).stdout  # fmt: skip
-        counts = [json.loads(line)["count"] for line in out.splitlines()]
-        return dict(zip(jobs, counts, strict=True))
+        ).stdout.splitlines()  # fmt: skip
+        counts = [json.loads(line)["count"] for line in out[: len(jobs)]]
+        logged = sum(int(line.split()[1]) for line in out if line.startswith("data_blocks "))
+        return {**dict(zip(jobs, counts, strict=True)), "logged": logged}
 
     def reload(self) -> None:
         """Unload the pair, which frees all that it has, and load it again."""
         self.fs.vm.load_filesystem(self.modules)
 
 
-def stress_on(vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round_ms: int) -> Stress:
+def stress_on(
+    vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round_ms: int, eager: bool
+) -> Stress:
     """Stress in this guest; `folder` is for the programs."""
     fsops = vm.stage(compile_program("fsops", folder))
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
@@ -117,15 +133,16 @@ def stress_on(vm: Vm, modules: ModuleSet, flashdev: Path, folder: Path, *, round
         f"[ ! -d {KCSAN} ] || {{ echo {KCSAN_SKIPS} >{KCSAN}/skip_watch && "
         f"echo {KCSAN_WATCHES_US} >{KCSAN}/udelay_task; }}"
     )
-    return Stress(fs, modules, program, "fio", round_ms)
+    return Stress(fs, modules, program, "fio", round_ms, eager)
 
 
-def check_rounds(stress: Stress, kind: str, mounts: list[str]) -> None:
+def check_rounds(stress: Stress, kind: str, most: int | None) -> None:
     mkfs, always = KINDS[kind]
     stress.mkfs(mkfs)
-    for seed, options in enumerate(mounts):
+    for seed, options in enumerate(stress.mounts(most)):
         counts = stress.round(",".join(filter(None, (always, options))), seed)
-        assert min(counts.values()) > 0, counts
+        logs = stress.eager and kind in LOGS_DATA
+        assert (counts.pop("logged") > 0) == logs and min(counts.values()) > 0, counts
         stress.reload()
     assert leaks(stress.fs.vm) == ""
 
@@ -137,8 +154,10 @@ def test_one_core(
 ) -> None:
     if not tree.variant and kind not in ("ordered", "fast_commit"):
         pytest.skip("for a debug kernel")
-    round_ms, mounts = (2000, MOUNTS) if tree.variant else (500, MOUNTS[:2])
-    check_rounds(stress_on(vm, modules, flashdev, tmp_path, round_ms=round_ms), kind, mounts)
+    round_ms, most = (2000, None) if tree.variant else (500, 2)
+    eager = has_bursts(tree)
+    stress = stress_on(vm, modules, flashdev, tmp_path, round_ms=round_ms, eager=eager)
+    check_rounds(stress, kind, most)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,8 +166,10 @@ def test_two_cores(
 ) -> None:
     if not tree.variant and kind != "ordered":
         pytest.skip("for a debug kernel")
-    round_ms, mounts = (20000, MOUNTS) if tree.variant else (1500, MOUNTS[:2])
-    check_rounds(stress_on(two_cores, modules, flashdev, tmp_path, round_ms=round_ms), kind, mounts)
+    round_ms, most = (20000, None) if tree.variant else (1500, 2)
+    eager = has_bursts(tree)
+    stress = stress_on(two_cores, modules, flashdev, tmp_path, round_ms=round_ms, eager=eager)
+    check_rounds(stress, kind, most)
 
 
 # What each planted fault breaks: the debug kernel that has to report it, and how it does (a regex).
@@ -174,7 +195,7 @@ def test_planted_fault_is_reported(
     broken = build_modules(tree, fault=FAULTS / f"{fault}.patch")
     log: list[str] = []
     with Vm(VmConfig(tree, cpus=2, real_time=True)) as guest:
-        stress = stress_on(guest, broken, flashdev, tmp_path, round_ms=4000)
+        stress = stress_on(guest, broken, flashdev, tmp_path, round_ms=4000, eager=False)
         stress.mkfs("")
         for seed in range(PLANTED_ROUNDS):
             stress.round("mtime_update=20,mtime_mode=defer", seed)
