@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import FLASH, HEADLINE_RUNS, Axes, Study
-from fastsync_lab.study.filesystems import FIVE, FOUR, MODES, PEERS
+from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, MODES, PEERS
 from fastsync_lab.study.judge import Requirement, Where, speed_over
 from fastsync_lab.study.programs import STATWRITE
 
@@ -13,7 +13,7 @@ LOOPS = ("random", "sequential", "random, fstat first", "sequential, fstat first
 FULL = Axes(
     title="4 KiB overwrite + fsync, 100 MB file",
     devices=(*FLASH, "uniform-100us"),
-    systems=(*FIVE, *PEERS),
+    systems=(*FIVE, *EAGERS, *PEERS),
     workloads=fio.workloads(LOOPS, file_mib=100),
     headline_runs=HEADLINE_RUNS,
 )

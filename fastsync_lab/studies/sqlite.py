@@ -16,7 +16,7 @@ from fastsync_lab.study.contract import (
     Study,
     Workload,
 )
-from fastsync_lab.study.filesystems import FIVE, FOUR, MODES, PEERS
+from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, MODES, PEERS
 from fastsync_lab.study.judge import speed_over
 from fastsync_lab.study.output import phases_of
 from fastsync_lab.study.programs import SQLBENCHES
@@ -46,7 +46,7 @@ def read(_cell: Cell[Transactions], output: Output) -> Subjects:
 FULL = Axes(
     title="SQLite that calls fsync, one row a transaction",
     devices=FLASH,
-    systems=(*FIVE, *PEERS),
+    systems=(*FIVE, *EAGERS, *PEERS),
     workloads=tuple(Transactions(mode) for mode in ("PERSIST", "TRUNCATE", "DELETE", "WAL")),
     headline_runs=HEADLINE_RUNS,
 )

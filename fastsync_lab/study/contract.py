@@ -6,7 +6,7 @@ on a file system under an I/O scheduler, on a device and a kernel.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -31,7 +31,8 @@ class FileSystem:
 
     `kind` is what `mount -t` takes, or empty for the device itself, with nothing on it. `modules`
     is the pair of jbd2 and ext4 that is loaded meanwhile. Of one that is not `durable`, a write
-    may be lost after its sync call has returned; its name says so.
+    may be lost after its sync call has returned; its name says so. `kernels` are the series that
+    have it, all if there are none.
     """
 
     name: str
@@ -43,6 +44,16 @@ class FileSystem:
     sync_call: str = "fsync"
     interval_ms: int | None = None
     durable: bool = True
+    kernels: tuple[str, ...] = ()
+
+    def is_on(self, series: str) -> bool:
+        """Whether kernels of a series have it."""
+        return not self.kernels or series in self.kernels
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What decides its figures on a kernel that has it."""
+        return {name: value for name, value in asdict(self).items() if name != "kernels"}
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,21 @@ IDEAL = FileSystem("ideal", "Debian's ext4, fdatasync in place of fsync", sync_c
 TRUNCATE, DEFER = in_mode("truncate"), in_mode("defer")
 OFF = FileSystem("off", "our ext4 without the option", modules=FASTSYNC)
 
-EAGER = FileSystem("eager", "our ext4 with eager_sync", options="eager_sync", modules=FASTSYNC)
+EAGER_KERNELS = ("6.12", "7.2")
+EAGER = FileSystem(
+    "eager",
+    "our ext4 with eager_sync",
+    options="eager_sync",
+    modules=FASTSYNC,
+    kernels=EAGER_KERNELS,
+)
 DEFER_EAGER = FileSystem(
     "defer+eager",
     "our ext4 with eager_sync, and mtime as in defer",
     options=f"{DEFER.options},eager_sync",
     modules=FASTSYNC,
     interval_ms=DEFAULT_INTERVAL_MS,
+    kernels=EAGER_KERNELS,
 )
 EAGERS = (EAGER, DEFER_EAGER)
 

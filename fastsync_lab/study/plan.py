@@ -45,7 +45,8 @@ class Job:
     @property
     def cells(self) -> list[Cell[Any]]:
         """What it runs."""
-        return list(self.study.cells(self.profile.name, quick=self.quick))
+        cells = self.study.cells(self.profile.name, quick=self.quick)
+        return [cell for cell in cells if cell.system.is_on(self.series)]
 
     def runs_of(self, cell: Cell[Any]) -> int:
         """How often it runs a cell."""
@@ -119,7 +120,7 @@ def cell_record(job: Job, cell: Cell[Any], environment: Mapping[str, Any]) -> di
     """A cell without runs, as a result file has it: its key, its place, how it is made."""
     script = job.study.script(cell, str)
     inputs = {
-        "filesystem": asdict(cell.system),
+        "filesystem": cell.system.record,
         "queue": queue_script(job.study, cell),
         "prepare": script.prepare,
         "command": script.run,

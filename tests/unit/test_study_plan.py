@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fastsync_lab.host import shell
-from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.build import ModuleSet, glue_patches
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.kernels import KernelTree, load_series
 from fastsync_lab.host.workload import pristine_amalgamation, sqlbench_command
 from fastsync_lab.machine.device import load_profile, profile_names
 from fastsync_lab.machine.image import RootImage
@@ -131,6 +131,18 @@ def test_mount_options_of_ours() -> None:
     }
     assert in_mode("defer", 5).options == "mtime_update=5,mtime_mode=defer"
     assert (DEFER.modules, STOCK.modules) == ("fastsync", "stock")
+
+
+def test_a_file_system_is_measured_on_the_kernels_that_have_it() -> None:
+    found = {
+        job.series: {cell.system.name for cell in job.cells}
+        for series in load_series()
+        for job in plan([study("files")], series=series, quick=False, devices=["emmc"])
+    }
+    has = {one: any("one-write-and-one" in x.name for x in glue_patches(one)) for one in found}
+    assert {one: "eager" in names for one, names in found.items()} == has
+    assert has["6.12"] and not has["6.1"]
+    assert all({"stock", "defer", "xfs"} <= names for names in found.values())
 
 
 def test_result_files_are_named_by_kernel_so_that_none_takes_anothers_place() -> None:
