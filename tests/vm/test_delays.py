@@ -13,7 +13,7 @@ from fastsync_lab.host.build import ModuleSet, assemble, build_modules
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import IN_TIME, prepare
+from tests.vm.conftest import IN_TIME, has_bursts, prepare
 from tests.vm.guestfs import CRASH, MNT, MS, GuestFs
 from tests.vm.test_stress import check_rounds, stress_on
 
@@ -80,7 +80,10 @@ def test_a_write_relies_on_stamps_that_another_has_set_and_not_logged(slow_fs: G
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_stress(vm: Vm, delayed: ModuleSet, flashdev: Path, tmp_path: Path, seed: int) -> None:
-    stress = stress_on(vm, delayed, flashdev, tmp_path, round_ms=500)
+def test_stress(
+    vm: Vm, delayed: ModuleSet, flashdev: Path, tmp_path: Path, tree: KernelTree, seed: int
+) -> None:
+    eager = has_bursts(tree)
+    stress = stress_on(vm, delayed, flashdev, tmp_path, round_ms=500, eager=eager)
     seed_delays(vm, seed)
-    check_rounds(stress, "ordered", [DEFER])
+    check_rounds(stress, "ordered", [f"{DEFER},eager_sync=8" if eager else DEFER])

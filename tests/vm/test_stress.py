@@ -136,10 +136,10 @@ def stress_on(
     return Stress(fs, modules, program, "fio", round_ms, eager)
 
 
-def check_rounds(stress: Stress, kind: str, most: int | None) -> None:
+def check_rounds(stress: Stress, kind: str, mounts: list[str]) -> None:
     mkfs, always = KINDS[kind]
     stress.mkfs(mkfs)
-    for seed, options in enumerate(stress.mounts(most)):
+    for seed, options in enumerate(mounts):
         counts = stress.round(",".join(filter(None, (always, options))), seed)
         logs = stress.eager and kind in LOGS_DATA
         assert (counts.pop("logged") > 0) == logs and min(counts.values()) > 0, counts
@@ -157,7 +157,7 @@ def test_one_core(
     round_ms, most = (2000, None) if tree.variant else (500, 2)
     eager = has_bursts(tree)
     stress = stress_on(vm, modules, flashdev, tmp_path, round_ms=round_ms, eager=eager)
-    check_rounds(stress, kind, most)
+    check_rounds(stress, kind, stress.mounts(most))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,7 +169,7 @@ def test_two_cores(
     round_ms, most = (20000, None) if tree.variant else (1500, 2)
     eager = has_bursts(tree)
     stress = stress_on(two_cores, modules, flashdev, tmp_path, round_ms=round_ms, eager=eager)
-    check_rounds(stress, kind, most)
+    check_rounds(stress, kind, stress.mounts(most))
 
 
 # What each planted fault breaks: the debug kernel that has to report it, and how it does (a regex).
