@@ -7,6 +7,11 @@ are fewer requests. There the same must have come of a request of the same kind
 2. during another call of that sort in any of the workloads, or else,
 3. if nobody waited for it, while stock ext4's commit thread was at work by itself.
 
+Stock has no settling, in which eager_sync writes to its place what the log had. There
+
+4. if nobody waited for it, the journal must be aborted, so that the log stays for recovery: the
+   next call that changes something fails, no sync returns 0 before, and nothing is lost.
+
 A device that stays dead fails the rest of a call's requests, too: which of them was the first does
 not matter for 1 and 2 there.
 """
@@ -14,10 +19,12 @@ not matter for 1 and 2 there.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastsync_lab.crash.case import CONTROL
+from fastsync_lab.crash.case import CONTROL, EAGER_MODES
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, READ, SYNC_FLUSH
 
 SAME_CALL, SAME_SORT, UNATTENDED = "same call", "same sort of call", "nobody waited"
+SETTLING = "settling"
+RULES = (SAME_CALL, SAME_SORT, UNATTENDED, SETTLING)
 SORTS = {
     "fsync": "sync",
     "fdatasync": "sync",
@@ -111,7 +118,7 @@ class Reaction:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A fault in our modules, and which of the three rules it is in accord with; "" if none."""
+    """A fault in our modules, and which of the rules it is in accord with; "" if none."""
 
     case: Case
     fault: Fault
@@ -150,6 +157,13 @@ def reaction(result: Result, fault: Fault) -> Reaction:
 def _unattended(result: Result, fault: Fault) -> bool:
     """Was nobody waiting for a request when it failed?"""
     return result.call(fault.op) in (*IDLE, UNMOUNT)
+
+
+def _settling_failed(result: Result, fault: Fault, how: Reaction) -> bool:
+    """May it have been a request of settling, and was it taken as one must be?"""
+    lost_nothing = not (how.lost or how.unsound or how.missed or how.passed)
+    alone = result.case.mode in EAGER_MODES and _unattended(result, fault)
+    return alone and how.aborted and lost_nothing and fault.kind != READ
 
 
 def _kind(result: Result, fault: Fault) -> str:
@@ -196,6 +210,8 @@ class Stock:
             rule = SAME_SORT
         elif how in alone and fault.kind not in (DATA, READ):
             rule = UNATTENDED
+        elif _settling_failed(result, fault, how):
+            rule = SETTLING
         else:
             rule = ""
         return Verdict(result.case, fault, call, rule, how, tuple(sorted(sort | alone, key=repr)))

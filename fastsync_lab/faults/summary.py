@@ -9,9 +9,8 @@ from typing import Any
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.faults.compare import (
+    RULES,
     SAME_CALL,
-    SAME_SORT,
-    UNATTENDED,
     Case,
     Effect,
     Fault,
@@ -93,7 +92,7 @@ def _load_effect(data: Mapping[str, Any]) -> Effect:
     return Effect(**{**data, "errors": tuple((int(op), int(error)) for op, error in pairs)})
 
 
-COLUMNS = ("operations", "faults", SAME_CALL, SAME_SORT, UNATTENDED, "different")
+COLUMNS = ("operations", "faults", *RULES, "different")
 
 
 def table_rows(
@@ -112,7 +111,7 @@ def table_rows(
         counts = (
             sum(len(result.calls) * (len(result.faults) + 1) for result in mine),
             faults,
-            *(rules[rule] for rule in (SAME_CALL, SAME_SORT, UNATTENDED)),
+            *(rules[rule] for rule in RULES),
             different,
         )
         if mine:

@@ -7,6 +7,7 @@ import pytest
 from fastsync_lab.faults.compare import (
     SAME_CALL,
     SAME_SORT,
+    SETTLING,
     UNATTENDED,
     Case,
     Effect,
@@ -119,6 +120,31 @@ def test_dead_and_once_are_not_mixed_up() -> None:
     stock = Stock([result("stock", Fault(1, "any", 1, DOWN))])
     fault = Fault(9, JOURNAL, 1, DOWN)
     assert stock.judge(result("defer", fault), fault).rule == ""
+
+
+SETTLED = Effect(((3, 5), (4, 5), (5, 5), (6, 5)), True, True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "fault", "wanted"),
+    [
+        ("eager", Fault(9, DATA, 2, SETTLED), SETTLING),
+        ("defer+eager", Fault(9, SYNC_FLUSH, 7, replace(SETTLED, errors=())), SETTLING),
+        ("defer", Fault(9, DATA, 2, SETTLED), ""),
+        ("eager", Fault(9, DATA, 1, SETTLED), ""),  # a sync was under way
+        ("eager", Fault(9, READ, 2, SETTLED), ""),
+        ("eager", Fault(9, DATA, 2, replace(SETTLED, aborted=False)), ""),
+        ("eager", Fault(9, DATA, 2, replace(SETTLED, lost=True)), ""),
+        ("eager", Fault(9, DATA, 2, replace(SETTLED, unsound=True)), ""),
+        ("eager", Fault(9, DATA, 2, replace(SETTLED, errors=((5, 5), (6, 5)))), ""),  # fdatasync
+        ("eager", Fault(9, DATA, 2, replace(SETTLED, errors=((3, 5),))), ""),
+    ],
+)
+def test_a_settling_that_fails_aborts_the_journal(mode: str, fault: Fault, wanted: str) -> None:
+    """Stock has none. The log stays for recovery, and nobody is told otherwise."""
+    stock = Stock([result("stock", Fault(1, JOURNAL, 1, DOWN))])
+    verdict = stock.judge(result(mode, fault), fault)
+    assert verdict.rule == wanted
 
 
 LAST = Effect(((6, 5),), True, True, False, False)
