@@ -49,6 +49,32 @@
 
 #include "eager_internal.h"
 
+/*
+ * No sync logs data of a file from now on. False: one that does would have to be waited
+ * for, which @nowait forbids.
+ */
+static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
+{
+	struct ext4_eager_inode *ei;
+
+	if (!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER)) {
+		ext4_set_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+		/* Pairs with the cmpxchg() in ext4_eager_get(). */
+		smp_mb__after_atomic();
+	}
+	ei = READ_ONCE(EXT4_I(inode)->i_eager);
+	if (!ei)
+		return true;
+	/* Who logs now may not have seen the flag. */
+	if (!mutex_trylock(&ei->mutex)) {
+		if (nowait)
+			return false;
+		mutex_lock(&ei->mutex);
+	}
+	mutex_unlock(&ei->mutex);
+	return true;
+}
+
 /**
  * ext4_eager_hold - keep a file's data out of the log, and have it settled
  * @inode: any inode, i_rwsem held
@@ -60,23 +86,12 @@
  */
 bool ext4_eager_hold(struct inode *inode)
 {
-	struct ext4_eager_inode *ei;
 	bool held;
 
 	if (!S_ISREG(inode->i_mode) || !EXT4_SB(inode->i_sb)->s_journal)
 		return false;
 	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
-	if (!held) {
-		ext4_set_inode_state(inode, EXT4_STATE_EAGER_NEVER);
-		/* Pairs with the cmpxchg() in ext4_eager_get(). */
-		smp_mb__after_atomic();
-	}
-	ei = READ_ONCE(EXT4_I(inode)->i_eager);
-	if (ei) {
-		/* Who logs now may not have seen the flag. */
-		mutex_lock(&ei->mutex);
-		mutex_unlock(&ei->mutex);
-	}
+	ext4_eager_stop_logging(inode, false);
 	if (ext4_eager_may_have_copies(inode))
 		ext4_eager_settle(inode->i_sb);
 	return !held;
@@ -112,10 +127,12 @@ void ext4_eager_release(struct inode *inode, bool held)
  */
 int ext4_eager_hold_direct(struct inode *inode, bool nowait)
 {
-	if (nowait && (ext4_eager_may_have_copies(inode) ||
-		       (READ_ONCE(EXT4_I(inode)->i_eager) &&
-			!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER))))
-		return -EAGAIN;
+	if (nowait) {
+		if (!EXT4_SB(inode->i_sb)->s_journal)
+			return 0;
+		return ext4_eager_stop_logging(inode, true) &&
+			!ext4_eager_may_have_copies(inode) ? 0 : -EAGAIN;
+	}
 	ext4_eager_hold(inode);
 	return ext4_eager_may_have_copies(inode) ? -EIO : 0;
 }

@@ -73,7 +73,8 @@ void ext4_eager_settled(struct super_block *sb, tid_t tail);
 /* eager_log.c */
 bool ext4_eager_logs(struct inode *inode);
 bool ext4_eager_is_changed(struct super_block *sb, struct buffer_head *bh);
-int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range);
+int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range,
+			 unsigned int limit);
 
 /* eager_inode.c */
 struct ext4_eager_inode *ext4_eager_get(struct inode *inode);

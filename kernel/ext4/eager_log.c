@@ -327,14 +327,19 @@ static bool ext4_eager_find_changed(struct inode *inode, struct folio *folio,
 
 /*
  * Log what has changed of a folio, a handle for each page: a large one may need more
- * credits than a transaction has. What changes behind us is the next sync's.
+ * credits than a transaction has. What changes behind us is the next sync's. @left:
+ * how many pages may still be logged.
  */
-static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
+static int ext4_eager_log_folio(struct inode *inode, struct folio *folio,
+				unsigned int *left)
 {
 	size_t from = 0;
 	int err = 0;
 
 	while (!err && ext4_eager_find_changed(inode, folio, &from)) {
+		if (!*left)
+			return -E2BIG;
+		(*left)--;
 		err = ext4_eager_log_page(inode, folio, from);
 		from += PAGE_SIZE;
 	}
@@ -345,10 +350,13 @@ static int ext4_eager_log_folio(struct inode *inode, struct folio *folio)
  * ext4_eager_log_range - log what has changed of a range of pages
  * @inode: the file, its mutex held
  * @range: pages
+ * @limit: how many of them at most: others may change more of them ahead of us, for ever
  *
- * Return: 0, or an error, after which any part may have been logged.
+ * Return: 0; -E2BIG if there are more; or another error. After an error any part may
+ * have been logged.
  */
-int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range)
+int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range,
+			 unsigned int limit)
 {
 	pgoff_t index = range.first;
 	struct folio_batch batch;
@@ -361,7 +369,8 @@ int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range)
 					      range.last, PAGECACHE_TAG_DIRTY,
 					      &batch)) {
 		for (i = 0; !err && i < folio_batch_count(&batch); i++)
-			err = ext4_eager_log_folio(inode, batch.folios[i]);
+			err = ext4_eager_log_folio(inode, batch.folios[i],
+						   &limit);
 		folio_batch_release(&batch);
 		cond_resched();
 	}

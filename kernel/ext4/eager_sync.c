@@ -215,18 +215,21 @@ static bool ext4_eager_log_window(struct inode *inode,
 	unsigned int limit = ext4_eager_limit(inode);
 	enum ext4_eager_in_place why = EXT4_EAGER_FAILED;
 	struct ext4_eager_work work;
-	bool logged = false;
+	int err = -EAGAIN;
 
 	ext4_eager_look(inode, window, limit, &work);
 	if (!work.blocks)
 		return true;
 	if (ext4_eager_choose(inode, &work, limit, &why) &&
 	    sb_start_intwrite_trylock(inode->i_sb)) {
-		logged = !ext4_eager_log_range(inode, window);
+		/* A page has a block or more. */
+		err = ext4_eager_log_range(inode, window, limit);
 		sb_end_intwrite(inode->i_sb);
 	}
-	atomic64_inc(logged ? &counts->syncs : &counts->in_place[why]);
-	return logged;
+	if (err == -E2BIG)
+		why = EXT4_EAGER_LARGE;
+	atomic64_inc(err ? &counts->in_place[why] : &counts->syncs);
+	return !err;
 }
 
 /* A sync has not looked at the pages, but knows where they go. */

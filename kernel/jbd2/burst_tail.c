@@ -241,6 +241,22 @@ int jbd2_burst_settle_begin(journal_t *journal, tid_t *tid)
 }
 EXPORT_SYMBOL(jbd2_burst_settle_begin);
 
+/*
+ * Has the first transaction of which the log has metadata come to its end? While its
+ * callback runs it stays, though all of it may have been written.
+ */
+static bool jbd2_burst_first_is_finished(journal_t *journal)
+{
+	transaction_t *transaction;
+	bool finished;
+
+	spin_lock(&journal->j_list_lock);
+	transaction = journal->j_checkpoint_transactions;
+	finished = !transaction || transaction->t_state == T_FINISHED;
+	spin_unlock(&journal->j_list_lock);
+	return finished;
+}
+
 /* Write in place what the log has of metadata up to a transaction. */
 static int jbd2_burst_checkpoint(journal_t *journal, tid_t tid)
 {
@@ -253,6 +269,8 @@ static int jbd2_burst_checkpoint(journal_t *journal, tid_t tid)
 		if (!transaction || tid_gt(transaction->t_tid, tid))
 			break;
 		spin_unlock(&journal->j_list_lock);
+		wait_event(journal->j_wait_done_commit,
+			   jbd2_burst_first_is_finished(journal));
 		err = jbd2_log_do_checkpoint(journal);
 		spin_lock(&journal->j_list_lock);
 	}

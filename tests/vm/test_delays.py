@@ -14,6 +14,7 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, has_bursts, prepare
+from tests.vm.eagerfs import run
 from tests.vm.guestfs import CRASH, MNT, MS, GuestFs
 from tests.vm.test_stress import check_rounds, stress_on
 
@@ -77,6 +78,23 @@ def test_a_write_relies_on_stamps_that_another_has_set_and_not_logged(slow_fs: G
                 "open", "later:1,dwrite", f"sleep:{1 + seed % 6}", "dwrite", "fsync", "stat", CRASH
             )
             assert stamp["mtime_ns"] == slow_fs.crashed().mtime_ns, f"seed {seed}"
+
+
+@pytest.mark.usefixtures("bursts")
+def test_a_sync_does_not_run_after_who_writes_ahead_of_it(slow_fs: GuestFs) -> None:
+    """eager_sync logs at most its threshold; what was written since the look goes into place."""
+    appends = "dd if=/dev/zero of=$m/g bs=4k count=2000 oflag=append conv=notrunc status=none"
+    with slow_fs.mounted("eager_sync=50,commit=300", mkfs="-J size=8"):
+        slow_fs.prepare()
+        logged = []
+        for seed in range(1, 9):
+            slow_fs.vm.run(f"rm -f {MNT}/g")
+            seed_delays(slow_fs.vm, 0)
+            run(slow_fs, "settle; o $m/g create append")
+            seed_delays(slow_fs.vm, seed)
+            before, after = run(slow_fs, f"s; o $m/g open fsync & {appends}; wait; s")
+            logged.append(after["data_blocks"] - before["data_blocks"])
+    assert max(logged) == 50, logged
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -32,6 +32,16 @@ def test_logged_data_survives_a_crash(fs: GuestFs) -> None:
     assert after["unsettled_blocks"] >= 3
 
 
+def test_a_direct_write_that_must_not_wait(fs: GuestFs) -> None:
+    """Nor does it, for settling; once that has been, it goes through."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        (first,) = fs.ops("open", "append", "fsync", "nowait:3", "freeze", "thaw")
+        fs.vm.run("echo 1 >/proc/sys/vm/drop_caches")  # what is cached would block as well
+        (second,) = fs.ops("open", "nowait:3")
+    assert (first["written"], second["written"]) == (0, 3)
+
+
 # --- write-back --------------------------------------------------------------------------------
 
 # Each ends with a sync that promises what the page cache shows.
