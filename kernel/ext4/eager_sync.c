@@ -240,10 +240,18 @@ static void ext4_eager_count_in_place(struct inode *inode,
 		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[why]);
 }
 
-/* Neither new blocks nor any that the log has copies of? No need to look, then. */
-static bool ext4_eager_only_overwrites(struct inode *inode)
+/*
+ * In place, without a look? What the log may have copies of is to be looked at; of
+ * the rest, the new blocks have been counted.
+ */
+static bool ext4_eager_need_not_look(struct inode *inode,
+				     enum ext4_eager_in_place *why)
 {
-	return !READ_ONCE(EXT4_I(inode)->i_reserved_data_blocks) &&
+	unsigned int fresh = READ_ONCE(EXT4_I(inode)->i_reserved_data_blocks);
+
+	*why = fresh ? EXT4_EAGER_LARGE : EXT4_EAGER_NO_NEW;
+	return (!fresh || fresh > min(ext4_eager_limit(inode),
+				      ext4_eager_worth(inode))) &&
 		!ext4_eager_may_have_copies(inode);
 }
 
@@ -252,10 +260,11 @@ static bool ext4_eager_log_data(struct inode *inode)
 {
 	struct ext4_eager_inode *ei;
 	struct ext4_eager_range window;
+	enum ext4_eager_in_place why;
 	bool logged = true;
 
-	if (ext4_eager_only_overwrites(inode)) {
-		ext4_eager_count_in_place(inode, EXT4_EAGER_NO_NEW);
+	if (ext4_eager_need_not_look(inode, &why)) {
+		ext4_eager_count_in_place(inode, why);
 		return false;
 	}
 	ei = ext4_eager_get(inode);

@@ -64,6 +64,11 @@
  * - A flush covers a mark if it began later, has ended well with all before it,
  *   and no other has failed since. Where the data may be yet to be written when
  *   the mark is made, none covers it.
+ * - On a device without a volatile cache every mark counts as covered. The block
+ *   layer drops flushes there, so jbd2's barriers make durable what has been written
+ *   when the record is sent. What a mark is about has been: its handle comes behind
+ *   the write, or the commit has waited for it, as ordered data, before it chooses.
+ *   The one thing that a burst writes beside its record is the log, which has sums.
  * - A burst's flush is sent in T_COMMIT_JFLUSH. Who was told before that
  *   (jbd2_trans_will_send_data_barrier()) that a flush will come, and had written
  *   his data, is covered by it; who asks later flushes for himself. In
@@ -180,6 +185,19 @@ blk_opf_t jbd2_burst_sb_flags(journal_t *journal)
 	return jbd2_burst_on(journal) ? REQ_FUA : 0;
 }
 
+/*
+ * Is what a marked transaction exposes durable? Without a volatile cache what has
+ * been written is, and nobody sends a flush for the barriers.
+ */
+static bool jbd2_burst_is_covered(journal_t *journal,
+				  const struct jbd2_burst_mark *mark)
+{
+	if (!bdev_write_cache(journal->j_fs_dev))
+		return true;
+	return !mark->open &&
+		jbd2_carrier_covers(journal, mark->begun, mark->failed);
+}
+
 /**
  * jbd2_burst_commits_async - may the commit record be sent with the blocks?
  * @journal: the journal
@@ -201,8 +219,7 @@ bool jbd2_burst_commits_async(journal_t *journal, tid_t tid)
 	if (burst->marks[tid & 1].tid == tid)
 		mark = burst->marks[tid & 1];
 	spin_unlock(&burst->lock);
-	covered = mark.reasons && !mark.open &&
-		jbd2_carrier_covers(journal, mark.begun, mark.failed);
+	covered = mark.reasons && jbd2_burst_is_covered(journal, &mark);
 	if (!(journal->j_flags & JBD2_BARRIER)) {
 		mark.reasons |= BIT(JBD2_BURST_NO_BARRIER);
 		covered = false;

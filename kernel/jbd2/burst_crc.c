@@ -16,8 +16,12 @@
  *
  * The tables do the last 16 bytes.
  *
- * A worked example, of 48 bytes D0 D1 D2: A = D0, with the sum so far added to its
- * first four bytes; A = fold(A) + D1; A = fold(A) + D2; crc32_be(0, A).
+ * Each fold waits for the one before it. So there are four A side by side, each
+ * folded over the three others, by x^512; in the end they are folded into one.
+ *
+ * A worked example, of 128 bytes D0 to D7: A0 to A3 are D0 to D3, with the sum so far
+ * added to the first four bytes of A0; each moves on by x^512, and D4 to D7 are added;
+ * A = fold(A0) + A1; A = fold(A) + A2; A = fold(A) + A3; crc32_be(0, A).
  *
  * Context: as kernel_fpu_begin(), so any but hard interrupts of a task that has it.
  */
@@ -31,49 +35,71 @@
 #include <asm/cpufeature.h>
 #include <asm/fpu/api.h>
 
-/* The order of bytes, and x^128 and x^192 modulo 0x104c11db7. */
+/* The order of bytes; x^128 and x^192, x^512 and x^576 modulo 0x104c11db7. */
 static const u8 jbd2_crc_swap[16] __aligned(16) = {
 	15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
 };
 
-static const u64 jbd2_crc_keys[2] __aligned(16) = { 0xe8a45605, 0xc5b9cd4c };
+static const u64 jbd2_crc_by_16[2] __aligned(16) = { 0xe8a45605, 0xc5b9cd4c };
+static const u64 jbd2_crc_by_64[2] __aligned(16) = { 0xe6228b11, 0x8833794c };
 
-/* Fold @len bytes, 16 or a multiple, into 16 that have the same sum. */
+/* The 16 bytes at @at. */
+#define JBD2_CRC_LOAD(at, x)						\
+	"movdqu	" #at "(%[data]), %%" #x "\n\t"				\
+	"pshufb	%%xmm7, %%" #x "\n\t"
+
+/* Move on what has been folded, by as much as the keys in xmm6 say, and add @y. */
+#define JBD2_CRC_FOLD(x, y)						\
+	"movdqa	%%" #x ", %%xmm4\n\t"					\
+	"pclmulqdq	$0x00, %%xmm6, %%" #x "\n\t"			\
+	"pclmulqdq	$0x11, %%xmm6, %%xmm4\n\t"			\
+	"pxor	%%" #y ", %%" #x "\n\t"					\
+	"pxor	%%xmm4, %%" #x "\n\t"
+
+/* Fold @len bytes, 64 or a multiple, into 16 that have the same sum. */
 static void jbd2_crc_fold(u32 sum, const u8 *data, size_t len, u8 *folded)
 {
 	const u8 *end = data + len;
 
-	asm volatile("movdqa	%[swap], %%xmm3\n\t"
-		     "movdqa	%[keys], %%xmm4\n\t"
-		     "movdqu	(%[data]), %%xmm0\n\t"
-		     "pshufb	%%xmm3, %%xmm0\n\t"
-		     "movd	%[sum], %%xmm1\n\t"
-		     "pslldq	$12, %%xmm1\n\t"
-		     "pxor	%%xmm1, %%xmm0\n\t"
+	asm volatile("movdqa	%[swap], %%xmm7\n\t"
+		     "movdqa	%[by_64], %%xmm6\n\t"
+		     JBD2_CRC_LOAD(0, xmm0)
+		     JBD2_CRC_LOAD(16, xmm1)
+		     JBD2_CRC_LOAD(32, xmm2)
+		     JBD2_CRC_LOAD(48, xmm3)
+		     "movd	%[sum], %%xmm4\n\t"
+		     "pslldq	$12, %%xmm4\n\t"
+		     "pxor	%%xmm4, %%xmm0\n\t"
 		     "jmp	2f\n"
 		     "1:\n\t"
-		     "movdqu	(%[data]), %%xmm2\n\t"
-		     "pshufb	%%xmm3, %%xmm2\n\t"
-		     "movdqa	%%xmm0, %%xmm1\n\t"
-		     "pclmulqdq	$0x00, %%xmm4, %%xmm0\n\t"
-		     "pclmulqdq	$0x11, %%xmm4, %%xmm1\n\t"
-		     "pxor	%%xmm2, %%xmm0\n\t"
-		     "pxor	%%xmm1, %%xmm0\n"
+		     JBD2_CRC_LOAD(0, xmm5)
+		     JBD2_CRC_FOLD(xmm0, xmm5)
+		     JBD2_CRC_LOAD(16, xmm5)
+		     JBD2_CRC_FOLD(xmm1, xmm5)
+		     JBD2_CRC_LOAD(32, xmm5)
+		     JBD2_CRC_FOLD(xmm2, xmm5)
+		     JBD2_CRC_LOAD(48, xmm5)
+		     JBD2_CRC_FOLD(xmm3, xmm5)
 		     "2:\n\t"
-		     "add	$16, %[data]\n\t"
+		     "add	$64, %[data]\n\t"
 		     "cmp	%[end], %[data]\n\t"
 		     "jb	1b\n\t"
-		     "pshufb	%%xmm3, %%xmm0\n\t"
+		     "movdqa	%[by_16], %%xmm6\n\t"
+		     JBD2_CRC_FOLD(xmm0, xmm1)
+		     JBD2_CRC_FOLD(xmm0, xmm2)
+		     JBD2_CRC_FOLD(xmm0, xmm3)
+		     "pshufb	%%xmm7, %%xmm0\n\t"
 		     "movdqu	%%xmm0, (%[folded])"
 		     : [data] "+r" (data)
 		     : [end] "r" (end), [sum] "r" (sum), [folded] "r" (folded),
-		       [swap] "m" (jbd2_crc_swap), [keys] "m" (jbd2_crc_keys)
+		       [swap] "m" (jbd2_crc_swap), [by_16] "m" (jbd2_crc_by_16),
+		       [by_64] "m" (jbd2_crc_by_64)
 		     : "memory", "cc");
 }
 
 static bool jbd2_crc_can_fold(size_t len)
 {
-	return len >= 64 && !(len % 16) &&
+	return len && !(len % 64) &&
 		boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
 		boot_cpu_has(X86_FEATURE_SSSE3) && irq_fpu_usable();
 }

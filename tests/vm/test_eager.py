@@ -162,6 +162,23 @@ def test_large_append_has_barriers(fs: GuestFs) -> None:
     assert after["grown"] > before["grown"]
 
 
+def test_without_a_volatile_cache_nothing_needs_barriers(fs: GuestFs) -> None:
+    """The block layer drops flushes there; the commit asks the device each time."""
+    cache = f"/sys/block/{fs.device.removeprefix('/dev/')}/queue/write_cache"
+    with fs.mounted(ONE_PAGE):
+        fs.prepare()
+        before = stats(fs)
+        fs.vm.run(f"echo write through > {cache}")
+        fs.ops("open", "append", "append", "fsync")
+        without = stats(fs)
+        fs.vm.run(f"echo write back > {cache}")
+        fs.ops("open", "append", "append", "fsync")
+        after = stats(fs)
+    assert without["barriers"] == before["barriers"]
+    assert int(without["covered"]) > int(before["covered"])
+    assert int(after["barriers"]) > int(without["barriers"])
+
+
 @pytest.mark.parametrize(
     ("ops", "reason", "options"),
     [
