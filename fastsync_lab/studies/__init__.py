@@ -9,7 +9,10 @@ from fastsync_lab.study.contract import Study
 from fastsync_lab.study.rows import place_in
 
 # In a reader's order; others come after them.
-ORDER = ("overwrite", "fstat", "sqlite", "files", "git", "dpkg", "neighbour", "interval", "qasio")
+ORDER = (
+    *("overwrite", "fstat", "sqlite", "files", "mobile", "git", "dpkg", "neighbour", "beside"),
+    *("interval", "qasio"),
+)
 
 
 @cache

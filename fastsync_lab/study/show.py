@@ -170,10 +170,11 @@ Pairs = dict[tuple[str, str], dict[str, tuple[Line, Line]]]
 
 
 def pairs_of(study: Study[Any], lines: Sequence[Line]) -> Pairs:
-    """What a requirement holds against another workload, on every file system."""
+    """The speeds that a requirement holds against another workload's, on every file system."""
     controls = {
         workload: control
         for requirement in study.required
+        if requirement.metric == "ops_per_s"
         for control in requirement.over.workloads
         for workload in requirement.where.workloads
     }

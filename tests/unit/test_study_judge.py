@@ -23,6 +23,8 @@ from fastsync_lab.study.rows import Line, Place, Stat
 
 MODES = ("truncate", "defer")
 M1_TO_M5 = ("M1", "M2", "M3", "M4", "M5")
+EAGERS = ("eager", "defer+eager")
+SMALL = tuple(f"{call} {rate}/s" for call in ("append", "create") for rate in (1, 10, 200))
 ROLLBACK = ("PERSIST", "TRUNCATE", "DELETE")
 BEST = ("mq-deadline", "mq-deadline, wbt", "none", "none, wbt", "kyber", "kyber, wbt", "bfq",
         "bfq, wbt", "mq-deadline, 2048 requests", "bfq, 2048 requests")  # fmt: skip
@@ -51,11 +53,25 @@ BARS: list[tuple[str, str, str, float, float | None, float, dict[str, Any], dict
      {"systems": MODES, "workloads": ROLLBACK, "kernels": ("7.2",)}, {"systems": ("ideal",)}),
     ("sqlite", "ops_per_s", "ratio", 0.995, None, 0, {"systems": MODES}, {"systems": ("stock",)}),
     ("sqlite", "ops_per_s", "ratio", 0.99, 1.01, 0, {"systems": ("off",)}, {"systems": ("stock",)}),
+    *(("mobile", "ops_per_s", "ratio", least, None, 0,
+       {"systems": ("defer+eager",), "workloads": (workload,), "subjects": (subject,),
+        "devices": ("emmc",)}, {"systems": ("stock",)})
+      for workload, subject, least in (
+          ("DELETE", "insert", 78 / 45), ("PERSIST", "insert", 78 / 45), ("random", "", 1 / 0.6),
+          ("facebook", "", 1.19 / 0.91), ("gmail", "", 2.08 / 1.69), ("chrome", "", 5.05 / 3.80))),
     ("neighbour", "ops_per_s", "ratio", 0.97, None, 0,
      {"systems": MODES, "workloads": ("beside stat + writes",)}, {"workloads": ("beside writes",)}),
     ("neighbour", "ops_per_s", "ratio", 0.97, None, 0,
      {"systems": MODES, "workloads": ("beside stat + writes on tmpfs",)},
      {"workloads": ("beside writes on tmpfs",)}),
+    *(("beside", "p99_ns", "ratio", 0.0, 2.0, 0,
+       {"systems": EAGERS, "workloads": (f"{each} beside creates",)},
+       {"workloads": (f"{each} alone",)}) for each in SMALL),
+    ("beside", "p99_ns", "ratio", 0.0, 1.0, 0,
+     {"systems": EAGERS,
+      "workloads": tuple(f"{each} beside {n}" for each in SMALL for n in ("untar", "stream"))},
+     {"systems": ("fast_commit", "xfs", "f2fs")}),
+    ("beside", "p99_ns", "ratio", 0.0, 1.0, 0, {"systems": EAGERS}, {"systems": ("stock",)}),
     ("interval", "ops_per_s", "worst step", 0.998, None, 0, {"systems": MODES}, {}),
     ("interval", "kib", "worst step", 0.998, None, 0, {"systems": MODES}, {}),
     ("qasio", "max_ns", "ratio", 0.0, 0.03, 0,
