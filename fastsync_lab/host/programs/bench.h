@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the benchmarks have in common: latencies as JSON, and marks in a trace.
+ * What the benchmarks have in common: errors, latencies as JSON, marks in a trace.
  */
 #ifndef BENCH_H
 #define BENCH_H
 
+#include <err.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -14,6 +15,21 @@
 #include <unistd.h>
 
 #include "clock.h"
+
+/* Where something failed there is nothing to measure. */
+static inline void need(int ok, const char *what)
+{
+	if (!ok)
+		err(1, "%s", what);
+}
+
+static inline int opened(const char *name, int flags)
+{
+	int fd = open(name, flags | O_CLOEXEC, 0644);
+
+	need(fd >= 0, name);
+	return fd;
+}
 
 static inline int compare_ns(const void *a, const void *b)
 {

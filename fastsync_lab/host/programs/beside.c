@@ -48,22 +48,6 @@
 static char buffer[PIECE_MIB * MIB];
 static atomic_long neighbour_did;
 
-static void need(int ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "beside: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int opened(const char *name, int flags)
-{
-	int fd = open(name, flags | O_CLOEXEC, 0644);
-
-	need(fd >= 0, name);
-	return fd;
-}
-
 static void put(int fd, size_t size)
 {
 	need(write(fd, buffer, size) == (ssize_t)size, "write");

@@ -41,22 +41,6 @@ static char buffer[MAIL];
 static long operations;
 static int64_t *ns;
 
-static void need(int ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "filebench: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int opened(const char *name, int flags)
-{
-	int fd = open(name, flags | O_CLOEXEC, 0644);
-
-	need(fd >= 0, name);
-	return fd;
-}
-
 static void append(int fd, size_t size)
 {
 	need(write(fd, buffer, size) == (ssize_t)size, "write");

@@ -70,23 +70,12 @@ static int64_t *ns;
 static long syncs;
 static int databases[DATABASES];
 
-static void need(int ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "mobilebench: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int opened(const char *kind, long number, int flags)
+static int numbered(const char *kind, long number, int flags)
 {
 	char name[48];
-	int fd;
 
 	snprintf(name, sizeof(name), "%s%ld", kind, number);
-	fd = open(name, flags | O_CREAT | O_CLOEXEC, 0644);
-	need(fd >= 0, name);
-	return fd;
+	return opened(name, flags | O_CREAT);
 }
 
 static uint32_t random_below(uint32_t count)
@@ -124,7 +113,7 @@ static void timed_sync(int fd)
 
 static int made(const char *kind, long number, long mib)
 {
-	int fd = opened(kind, number, O_RDWR);
+	int fd = numbered(kind, number, O_RDWR);
 
 	while (mib--)
 		put(fd, MIB);
@@ -136,7 +125,7 @@ static int made(const char *kind, long number, long mib)
 
 static void write_journal(long transaction, long writes)
 {
-	int fd = opened("journal", transaction % DATABASES, O_EXCL | O_WRONLY);
+	int fd = numbered("journal", transaction % DATABASES, O_EXCL | O_WRONLY);
 
 	while (writes--)
 		put(fd, write_size());
@@ -162,7 +151,7 @@ static void write_database(long transaction, long writes)
 
 static void write_page(long number, long writes)
 {
-	int fd = opened("page", number, O_EXCL | O_WRONLY);
+	int fd = numbered("page", number, O_EXCL | O_WRONLY);
 
 	while (writes--)
 		put(fd, write_size());
@@ -210,7 +199,7 @@ static void write_unsynced(long writes)
 		if (done++ % each == 0) {
 			if (fd >= 0)
 				close(fd);
-			fd = opened("unsynced", file++, O_EXCL | O_WRONLY);
+			fd = numbered("unsynced", file++, O_EXCL | O_WRONLY);
 		}
 		if (cache)
 			put_at(fd, write_size(), random_below(MIB / PAGE) * PAGE);
@@ -263,8 +252,7 @@ int main(int argc, char **argv)
 	ns = calloc(shape->syncs, sizeof(*ns));
 	need(!!ns, "calloc");
 	memset(buffer, 'm', sizeof(buffer));
-	marker = open(argv[4], O_WRONLY | O_CLOEXEC);
-	need(marker >= 0, argv[4]);
+	marker = opened(argv[4], O_WRONLY);
 	prepare();
 
 	need(!mark(marker, "begin", ""), "the trace marker");

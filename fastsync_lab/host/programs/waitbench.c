@@ -69,14 +69,6 @@ static struct {
 static char *buffer;
 static long rounds;
 
-static void need(int ok, const char *what)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "waitbench: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 static void took(enum call call, int64_t since)
 {
 	calls[call].ns[calls[call].count++] = now_ns() - since;
