@@ -1,7 +1,7 @@
 """What a user gains, device by device: the README's picture and its table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastsync_lab.machine.device import load_profile
@@ -13,16 +13,31 @@ from fastsync_lab.study.show import environments, ratio
 from fastsync_lab.study.store import Result
 
 SERIES = ("6.12", "7.2")  # the kernels that the README has
-MODE, BASE = "defer", "stock"
+BASE = "stock"
 METRIC = "ops_per_s"
-# What the table has of each device: study, workload and subject, and what it is.
-SHOWN = (
-    ("overwrite", ("random", ""), "4 KiB write + fsync"),
-    ("sqlite", ("PERSIST", "update"), "SQLite update"),
-)
 NOT_YET = "not measured yet"
 NOT_ASKED = "–"  # the study does not take the device
 Studies = Mapping[str, Study[Any]]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A column of the table for each of `kernels`: what a workload gains in a mode."""
+
+    study: str
+    workload: str
+    subject: str
+    what: str
+    mode: str = "defer"
+    kernels: tuple[str, ...] = SERIES
+
+
+SHOWN = (
+    Gain("overwrite", "random", "", "4 KiB write + fsync"),
+    Gain("sqlite", "PERSIST", "update", "SQLite update"),
+    Gain("files", "append", "", "4 KiB append + fsync", mode="eager", kernels=("6.12",)),
+)
+HOW = "`mtime_mode=defer`; the appends: `eager_sync`"
 
 
 def chosen(results: Sequence[Result]) -> list[Result]:
@@ -53,14 +68,15 @@ def gains(results: Sequence[Result], studies: Studies) -> Grid:
          x.place.system): x
         for result in chosen(results) for x in result.lines
     }  # fmt: skip
-    head = ["device", *(f"{what}, Linux {series}" for _, _, what in SHOWN for series in SERIES)]
+    head = ["device", *(f"{one.what}, Linux {series}" for one in SHOWN for series in one.kernels)]
     lines = []
     for device in DEVICES:
         cells = []
-        for study, name, _ in SHOWN:
-            for series in SERIES:
-                pair = [there.get((series, study, *name, device, x)) for x in (BASE, MODE)]
-                asked = device in studies[study].full.devices
+        for one in SHOWN:
+            for series in one.kernels:
+                place = (series, one.study, one.workload, one.subject, device)
+                pair = [there.get((*place, x)) for x in (BASE, one.mode)]
+                asked = device in studies[one.study].full.devices
                 cells.append(gain(pair[0], pair[1]) if any(pair) or asked else NOT_ASKED)
         about = load_profile(device).description.split(":")[0]
         lines.append([f"`{device}`: {about}", *cells])
@@ -72,29 +88,28 @@ def pictures(results: Sequence[Result], studies: Studies) -> list[Figure]:
 
     A picture has one processor: the one that guests have now, if anything was measured with it.
     """
-    (study, (workload, _), what), found = SHOWN[0], list[Figure]()
-    for series in SERIES:
-        mine = [one for one in results if (one.study, one.series) == (study, series)]
+    shown, found = SHOWN[0], list[Figure]()
+    for series in shown.kernels:
+        mine = [one for one in results if (one.study, one.series) == (shown.study, series)]
         first = min((one.processor for one in mine), default="")
         lines = [
             line
             for one in mine
             if one.processor == first
             for line in one.lines
-            if line.place.workload == workload
+            if line.place.workload == shown.workload
         ]
-        speed = [one for one in figures_of(studies[study], lines) if one.kind == "speed"]
-        found += [replace(one, title=what) for one in speed]
+        speed = [one for one in figures_of(studies[shown.study], lines) if one.kind == "speed"]
+        found += [replace(one, title=shown.what) for one in speed]
     return found
 
 
 def gain_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     """What the README says beside its picture."""
-    mine = [one for one in results if one.study in {study for study, _, _ in SHOWN}]
+    mine = [one for one in results if one.study in {gain.study for gain in SHOWN}]
     shown = [one for one in chosen(mine) if one.series in SERIES]
     return [
-        f"Operations a second, stock ext4 → fastsync (`mtime_mode={MODE}`), and how many times "
-        "that is:",
+        f"Operations a second, stock ext4 → fastsync ({HOW}), and how many times that is:",
         gains(results, studies),
         "\n".join(f"- {text}" for text in environments(shown)) or f"All of it: {NOT_YET}.",
     ]
