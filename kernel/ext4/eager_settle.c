@@ -370,7 +370,7 @@ int ext4_eager_start(struct super_block *sb)
 			return -ENOMEM;
 	}
 	eager->max_logged = min_t(unsigned int, EXT4_EAGER_MAX_LOGGED,
-				  journal->j_total_len / 8);
+				  journal->j_total_len / 4);
 	jbd2_burst_attach(journal, ext4_eager_settle_journal);
 	return 0;
 }

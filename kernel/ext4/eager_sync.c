@@ -162,11 +162,27 @@ static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 	unsigned long held = jbd2_burst_held(journal);
 	unsigned int nr = atomic_read(&eager->nr_logged);
+	unsigned int total = journal->j_total_len;
 
-	if (held > journal->j_total_len / 3 || nr > eager->max_logged / 2)
+	/* It takes a while, in which a small log fills up. */
+	if (held > total / 4 || nr > min(eager->max_logged / 2, total / 16))
 		ext4_eager_settle_soon(sb);
-	return held > journal->j_total_len / 2 ||
+	return held > total / 2 ||
 		nr + blocks > eager->max_logged;
+}
+
+/*
+ * If the log is full of data wait until one settling has ended. In place the sync would
+ * wait for that and for another, if the log has copies of the file.
+ */
+static void ext4_eager_wait_for_room(struct inode *inode)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+	u64 done = READ_ONCE(eager->done);
+
+	if (ext4_eager_may_have_copies(inode) &&
+	    unlikely(ext4_eager_is_full(inode->i_sb, 0)))
+		wait_event(eager->wait, READ_ONCE(eager->done) > done);
 }
 
 /* How many blocks may be logged for a sync. */
@@ -270,6 +286,7 @@ static bool ext4_eager_log_data(struct inode *inode)
 	ei = ext4_eager_get(inode);
 	if (!ei)
 		return false;
+	ext4_eager_wait_for_room(inode);
 	mutex_lock(&ei->mutex);
 	window = ext4_eager_take_window(ei);
 	if (!ext4_eager_is_empty(window)) {
