@@ -79,7 +79,7 @@ def test_what_has_no_figure_yet_is_named() -> None:
     assert "Linux 7.2: not measured yet. <code>./fastsync run --full files --kernel 7.2" in files
     mine = section(text, "overwrite")
     assert "Linux 6.12, not measured yet: device emmc, ufs, nvme, nvme-plp, uniform-100us." in mine
-    assert "not measured yet: file system off, fast_commit, lazytime" in mine
+    assert "not measured yet: file system off, eager, defer+eager, fast_commit" in mine
     assert "Linux 7.2: not measured yet." in mine and "Linux 6.12: not measured" not in mine
 
 

@@ -145,7 +145,10 @@ IN_PLACE = {
     "no_new_blocks": ("", "settle; o $f open write fsync"),
     "mapped": ("", "o $m/g create truncate:4096 mwrite msync"),
     "held": ("", "o $f open dwrite append fsync"),
-    "full": ("", "o $m/g create overwrite:307200 fsync overwrite:307200,307200 fsync"),
+    "full": (
+        "eager_sync=300",
+        "o $m/g create overwrite:409600 fsync overwrite:819200,409600 fsync",
+    ),
     "failed": (
         "eager_sync=4",
         f"o $f sync; ({BAD_WRITE}); o $f open overwrite:20480,65536 '?fsync'; o $f open "
