@@ -37,7 +37,7 @@ SHOWN = (
     Gain("sqlite", "PERSIST", "update", "SQLite update"),
     Gain("files", "append", "", "4 KiB append + fsync", mode="eager", kernels=("6.12",)),
 )
-HOW = "`mtime_mode=defer`; the appends: `eager_sync`"
+MODES = {"defer": "`mtime_mode=defer`", "eager": "appends: `eager_sync`"}
 
 
 def chosen(results: Sequence[Result]) -> list[Result]:
@@ -61,6 +61,13 @@ def gain(stock: Line | None, ours: Line | None) -> str:
     return f"{before} → {after} (**{found.text()}×**){other}"
 
 
+def columns(results: Sequence[Result]) -> list[tuple[Gain, str]]:
+    """The gains with their kernels: all, or those of which something was measured."""
+    every = [(one, series) for one in SHOWN for series in one.kernels]
+    there = {(result.study, result.series) for result in results}
+    return [pair for pair in every if (pair[0].study, pair[1]) in there] or every
+
+
 def gains(results: Sequence[Result], studies: Studies) -> Grid:
     """A row for each device."""
     there = {
@@ -68,16 +75,16 @@ def gains(results: Sequence[Result], studies: Studies) -> Grid:
          x.place.system): x
         for result in chosen(results) for x in result.lines
     }  # fmt: skip
-    head = ["device", *(f"{one.what}, Linux {series}" for one in SHOWN for series in one.kernels)]
+    shown = columns(results)
+    head = ["device", *(f"{one.what}, Linux {series}" for one, series in shown)]
     lines = []
     for device in DEVICES:
         cells = []
-        for one in SHOWN:
-            for series in one.kernels:
-                place = (series, one.study, one.workload, one.subject, device)
-                pair = [there.get((*place, x)) for x in (BASE, one.mode)]
-                asked = device in studies[one.study].full.devices
-                cells.append(gain(pair[0], pair[1]) if any(pair) or asked else NOT_ASKED)
+        for one, series in shown:
+            place = (series, one.study, one.workload, one.subject, device)
+            pair = [there.get((*place, x)) for x in (BASE, one.mode)]
+            asked = device in studies[one.study].full.devices
+            cells.append(gain(pair[0], pair[1]) if any(pair) or asked else NOT_ASKED)
         about = load_profile(device).description.split(":")[0]
         lines.append([f"`{device}`: {about}", *cells])
     return Grid(head, lines, texts=1)
@@ -108,8 +115,10 @@ def gain_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     """What the README says beside its picture."""
     mine = [one for one in results if one.study in {gain.study for gain in SHOWN}]
     shown = [one for one in chosen(mine) if one.series in SERIES]
+    modes = dict.fromkeys(one.mode for one, _ in columns(results))
+    how = "; ".join(MODES[mode] for mode in modes)
     return [
-        f"Operations a second, stock ext4 → fastsync ({HOW}), and how many times that is:",
+        f"Operations a second, stock ext4 → fastsync ({how}), and how many times that is:",
         gains(results, studies),
         "\n".join(f"- {text}" for text in environments(shown)) or f"All of it: {NOT_YET}.",
     ]
