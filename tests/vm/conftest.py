@@ -12,7 +12,6 @@ from fastsync_lab.host.build import (
     build_flashdev,
     build_modules,
     build_qasio,
-    glue_patches,
     own_modules,
 )
 from fastsync_lab.host.debug.kernel import debug_kernel
@@ -22,6 +21,7 @@ from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
+from fastsync_lab.study.filesystems import EAGER
 from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
 from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 
@@ -53,7 +53,7 @@ def tree(kernel: str, pytestconfig: pytest.Config) -> KernelTree:
 
 def has_bursts(tree: KernelTree) -> bool:
     """Whether the modules of that kernel know eager_sync."""
-    return any("one-write-and-one-flush" in patch.name for patch in glue_patches(tree.series))
+    return EAGER.is_on(tree.series)
 
 
 @pytest.fixture(scope="session")

@@ -58,13 +58,13 @@ static inline void print_latencies(const char *name, int64_t *ns, long count, in
 	       percentile(ns, count, 99), ns[count - 1]);
 }
 
-/* "begin" or "end" of a part of the run, into the kernel's trace; 0 if all is well. */
-static inline int mark(int marker, const char *edge, const char *name)
+/* "begin" or "end" of a part of the run, into the kernel's trace, if there is a marker. */
+static inline void mark(int marker, const char *edge, const char *name)
 {
 	char line[64];
 	int length = snprintf(line, sizeof(line), "fastsync %s %s\n", edge, name);
 
-	return marker < 0 || write(marker, line, length) == length ? 0 : -1;
+	need(marker < 0 || write(marker, line, length) == length, "the trace marker");
 }
 
 #endif

@@ -20,7 +20,6 @@
  * result is one JSON object; MARKER is the kernel's trace_marker.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -282,11 +281,11 @@ int main(int argc, char **argv)
 	sync();
 	sleep(6); /* past the periodic commit: nothing of the making is left to write */
 
-	need(!mark(marker, "begin", ""), "the trace marker");
+	mark(marker, "begin", "");
 	begin = now_ns();
 	run(workloads[which].one);
 	end = now_ns();
-	need(!mark(marker, "end", ""), "the trace marker");
+	mark(marker, "end", "");
 	printf("{\"phases\": {");
 	print_latencies("", ns, operations, end - begin);
 	printf("}}\n");

@@ -39,7 +39,6 @@
  * the kernel's trace_marker.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 
 #include "bench.h"
 
@@ -255,12 +254,12 @@ int main(int argc, char **argv)
 	marker = opened(argv[4], O_WRONLY);
 	prepare();
 
-	need(!mark(marker, "begin", ""), "the trace marker");
+	mark(marker, "begin", "");
 	begin = now_ns();
 	run(shape->syncs / parts);
 	end = now_ns();
 	sync();
-	need(!mark(marker, "end", ""), "the trace marker");
+	mark(marker, "end", "");
 	printf("{\"phases\": {");
 	print_latencies("", ns, syncs, end - begin);
 	printf("}}\n");

@@ -44,12 +44,6 @@ static void run(sqlite3 *db, const char *sql)
 	check(db, sqlite3_exec(db, sql, NULL, NULL, NULL), sql);
 }
 
-static void need_mark(const char *edge, const char *phase)
-{
-	if (mark(marker, edge, phase))
-		die("cannot write", "the trace marker");
-}
-
 static sqlite3_stmt *prepare(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *statement;
@@ -87,7 +81,7 @@ static void phase(sqlite3 *db, const char *name, const char *sql, long operation
 
 	if (!ns)
 		die(name, "out of memory");
-	need_mark("begin", name);
+	mark(marker, "begin", name);
 	start = now_ns();
 	for (long i = 0; i < operations; i++) {
 		int64_t before = now_ns();
@@ -97,7 +91,7 @@ static void phase(sqlite3 *db, const char *name, const char *sql, long operation
 		ns[i] = now_ns() - before;
 	}
 	end = now_ns();
-	need_mark("end", name);
+	mark(marker, "end", name);
 	print_latencies(name, ns, operations, end - start);
 	if (!last)
 		printf(", ");

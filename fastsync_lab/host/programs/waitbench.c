@@ -36,7 +36,6 @@
  * last if that takes longer.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
