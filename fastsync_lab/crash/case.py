@@ -68,7 +68,7 @@ class Case:
     def mount_options(self) -> str:
         """What it is mounted with."""
         small = self.workload.startswith(logged.PREFIX)
-        eager = f"eager_sync={logged.THRESHOLD}" if small else "eager_sync"
+        eager = f"eager_sync={logged.THRESHOLD if small else 100}"
         words = [f"data={self.kind.data}", *self.kind.mount]
         return ",".join([*words, *mode_options(self.mode, self.interval_ms, eager)])
 

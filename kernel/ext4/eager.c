@@ -81,6 +81,7 @@ int ext4_eager_parse(struct ext4_eager_options *opts,
 		return -EINVAL;
 	}
 	opts->pages = pages;
+	opts->adapts = param->type == fs_value_is_flag;
 	opts->given = true;
 	return 0;
 }
@@ -102,8 +103,10 @@ void ext4_eager_parse_off(struct ext4_eager_options *opts)
 void ext4_eager_apply_options(struct ext4_sb_info *sbi,
 			      const struct ext4_eager_options *opts)
 {
-	if (opts->given)
-		WRITE_ONCE(sbi->s_eager.pages, opts->pages);
+	if (!opts->given)
+		return;
+	WRITE_ONCE(sbi->s_eager.adapts, opts->adapts);
+	WRITE_ONCE(sbi->s_eager.pages, opts->pages);
 }
 
 /**
@@ -117,7 +120,9 @@ void ext4_eager_show_options(struct seq_file *seq,
 {
 	unsigned int pages = READ_ONCE(sbi->s_eager.pages);
 
-	if (pages)
+	if (pages && READ_ONCE(sbi->s_eager.adapts))
+		seq_printf(seq, "%ceager_sync", sep);
+	else if (pages)
 		seq_printf(seq, "%ceager_sync=%u", sep, pages);
 }
 
@@ -297,5 +302,8 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 	for (i = 0; i < JBD2_BURST_REASONS; i++)
 		len += sysfs_emit_at(buf, len, "barriers_%s %llu\n", reasons[i],
 				     stats.by_reason[i]);
+	if (sbi->s_journal && jbd2_burst_on(sbi->s_journal))
+		len += sysfs_emit_at(buf, len, "worth_blocks %u\n",
+				     ext4_eager_worth(sb));
 	return len + ext4_eager_show_data(&sbi->s_eager, buf, len);
 }

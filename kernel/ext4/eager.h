@@ -46,6 +46,7 @@ struct ext4_eager_counts {
 /* In struct ext4_sb_info. */
 struct ext4_eager_sb {
 	unsigned int	pages;		/* the threshold; 0: the option is off */
+	bool		adapts;		/* it is lower where that is better */
 
 	/* What the log has of files' data (eager_log.c). */
 	struct xarray	logged;		/* block: tid of the latest copy */
@@ -97,6 +98,7 @@ struct ext4_eager_inode {
 struct ext4_eager_options {
 	bool		given;
 	unsigned int	pages;
+	bool		adapts;
 };
 
 /* eager.c */
@@ -121,6 +123,7 @@ void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
 /* eager_sync.c */
 int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end);
 int ext4_eager_end_sync(struct inode *inode);
+unsigned int ext4_eager_worth(struct super_block *sb);
 
 /* eager_inode.c */
 void ext4_eager_read_inode(struct inode *inode);

@@ -186,17 +186,29 @@ static void ext4_eager_wait_for_room(struct inode *inode)
 }
 
 /* How many blocks may be logged for a sync. */
-static unsigned int ext4_eager_limit(struct inode *inode)
+static unsigned int ext4_eager_limit(struct super_block *sb)
 {
-	return READ_ONCE(ext4_eager_of(inode->i_sb)->pages)
-		<< (PAGE_SHIFT - inode->i_blkbits);
+	return READ_ONCE(ext4_eager_of(sb)->pages)
+		<< (PAGE_SHIFT - sb->s_blocksize_bits);
 }
 
-/* Above how many is it better to write them in place, if that is possible? */
-static unsigned int ext4_eager_worth(struct inode *inode)
+/**
+ * ext4_eager_worth - above how many blocks is it better to write them in place?
+ * @sb: a file system with eager_sync in force
+ *
+ * As many as the threshold says, if somebody has said it. Those of which the log has
+ * older copies are logged up to that in any case.
+ */
+unsigned int ext4_eager_worth(struct super_block *sb)
 {
-	return bdev_write_cache(inode->i_sb->s_bdev) ? UINT_MAX :
-		EXT4_EAGER_PAGES_UNCACHED << (PAGE_SHIFT - inode->i_blkbits);
+	unsigned int worth = EXT4_EAGER_PAGES_UNCACHED
+		<< (PAGE_SHIFT - sb->s_blocksize_bits);
+
+	if (!READ_ONCE(ext4_eager_of(sb)->adapts))
+		return ext4_eager_limit(sb);
+	if (bdev_write_cache(sb->s_bdev))
+		worth = jbd2_burst_worth(EXT4_SB(sb)->s_journal);
+	return min(worth, ext4_eager_limit(sb));
 }
 
 /* Log, or write in place, and if so, why? */
@@ -205,7 +217,7 @@ static bool ext4_eager_choose(struct inode *inode,
 			      unsigned int limit, enum ext4_eager_in_place *why)
 {
 	if (work->blocks > limit ||
-	    (!work->copied && work->blocks > ext4_eager_worth(inode)))
+	    (!work->copied && work->blocks > ext4_eager_worth(inode->i_sb)))
 		*why = EXT4_EAGER_LARGE;
 	else if (work->unwritten)
 		*why = EXT4_EAGER_UNWRITTEN;
@@ -228,7 +240,7 @@ static bool ext4_eager_log_window(struct inode *inode,
 				  struct ext4_eager_range window)
 {
 	struct ext4_eager_counts *counts = &ext4_eager_of(inode->i_sb)->counts;
-	unsigned int limit = ext4_eager_limit(inode);
+	unsigned int limit = ext4_eager_limit(inode->i_sb);
 	enum ext4_eager_in_place why = EXT4_EAGER_FAILED;
 	struct ext4_eager_work work;
 	int err = -EAGAIN;
@@ -266,8 +278,7 @@ static bool ext4_eager_need_not_look(struct inode *inode,
 	unsigned int fresh = READ_ONCE(EXT4_I(inode)->i_reserved_data_blocks);
 
 	*why = fresh ? EXT4_EAGER_LARGE : EXT4_EAGER_NO_NEW;
-	return (!fresh || fresh > min(ext4_eager_limit(inode),
-				      ext4_eager_worth(inode))) &&
+	return (!fresh || fresh > ext4_eager_worth(inode->i_sb)) &&
 		!ext4_eager_may_have_copies(inode);
 }
 

@@ -249,8 +249,9 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 		     ktime_t *start_time, int err)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
-	ktime_t since = ktime_get();
+	ktime_t since = ktime_get(), began = *start_time;
 	unsigned long blocks;
+	s64 flush_ns;
 
 	if (likely(!burst->on)) {
 		blkdev_issue_flush(journal->j_dev);
@@ -266,6 +267,9 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	trace_jbd2_burst_flush(journal, transaction->t_tid, blocks,
 			       ktime_sub(ktime_get(), since), err);
 	if (!err) {
+		/* But what it waited for somebody else's flush to begin. */
+		flush_ns = ktime_get() - since - (*start_time - began);
+		jbd2_burst_learn(journal, blocks, since - began, flush_ns);
 		burst->stats.bursts++;
 		burst->stats.blocks += blocks;
 	}

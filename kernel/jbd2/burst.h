@@ -70,6 +70,10 @@ struct jbd2_burst {
 
 	/* The commit thread's. */
 	u64			failed;	/* flushes, when the commit began */
+	struct bio		*bio;	/* log blocks that wait for their neighbours */
+	s64			block_ns; /* to write a block of a burst, ... */
+	s64			flush_ns; /* ... and to flush: moving averages */
+	unsigned int		worth;	/* blocks that take as long as a flush */
 	struct jbd2_burst_stats	stats;
 };
 
@@ -79,6 +83,7 @@ bool jbd2_burst_on(journal_t *journal);
 bool jbd2_burst_left(journal_t *journal);
 int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
+unsigned int jbd2_burst_worth(journal_t *journal);
 
 /* burst_tail.c, for the file system */
 void jbd2_burst_attach(journal_t *journal, int (*settle)(journal_t *journal));
@@ -106,9 +111,13 @@ blk_opf_t jbd2_burst_sb_flags(journal_t *journal);
 bool jbd2_burst_commits_async(journal_t *journal, tid_t tid);
 int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 		     ktime_t *start_time, int err);
+void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
+		      s64 flush_ns);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
+bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh);
+void jbd2_burst_submit_rest(journal_t *journal);
 u32 jbd2_burst_crc(u32 sum, const void *data, size_t len);
 
 #endif	/* _JBD2_BURST_H */

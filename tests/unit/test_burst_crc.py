@@ -3,12 +3,10 @@
 import ctypes
 import platform
 import random
-from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host import shell
-from fastsync_lab.host.paths import repo_root
+from tests.unit import shim
 
 STUBS = ("linux/crc32.h", "linux/jbd2.h", "asm/cpufeature.h", "asm/fpu/api.h")
 
@@ -17,16 +15,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="it is x8
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("crc")
-    for name in STUBS:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("")
-    shell.run(
-        ["gcc", "-O2", "-shared", "-fPIC", "-Wall", "-Werror", "-D_JBD2_BURST_H",
-         "-I", str(folder), "-I", str(repo_root() / "kernel/jbd2"),
-         "-o", str(folder / "crc.so"), str(Path(__file__).with_name("crc_shim.c"))]
-    )  # fmt: skip
-    loaded = ctypes.CDLL(str(folder / "crc.so"))
+    loaded = shim.load("crc", STUBS, tmp_path_factory.mktemp("crc"))
     for name in ("crc32_be", "jbd2_burst_crc"):
         function = getattr(loaded, name)
         function.restype = ctypes.c_uint32

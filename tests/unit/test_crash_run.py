@@ -62,10 +62,10 @@ def test_mount_options_and_promises() -> None:
     assert Case("x", "off", "journal").mount_options == "data=journal"
     assert Case("x", "truncate", "ordered").promise.coarse_ms == 100
     assert CASE.promise.defer_ms == 100
-    assert Case("x", "eager", "ordered").mount_options == "data=ordered,eager_sync"
+    assert Case("x", "eager", "ordered").mount_options == "data=ordered,eager_sync=100"
     assert Case("x", "eager", "ordered").promise == Case("x", "off", "ordered").promise
     both = Case("x", "defer+eager", "ordered")
-    assert both.mount_options == f"{CASE.mount_options},eager_sync"
+    assert both.mount_options == f"{CASE.mount_options},eager_sync=100"
     assert both.promise == CASE.promise
 
 

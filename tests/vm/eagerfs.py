@@ -4,7 +4,7 @@ import re
 
 from tests.vm.guestfs import CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs, trace_requests
 
-OPTIONS = f"eager_sync,{NO_PERIODIC_COMMIT}"
+OPTIONS = f"eager_sync=100,{NO_PERIODIC_COMMIT}"
 REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
 
 # For one script after another. Images and files are compared in the guest's memory.

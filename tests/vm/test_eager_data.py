@@ -1,9 +1,14 @@
 """eager_sync: which data of a sync goes into the log, what that costs, what goes into place."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import other_device
 from tests.vm.eagerfs import OPTIONS, bursts_of, requests, run
 from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 
@@ -216,3 +221,26 @@ def test_msync_logs_what_has_a_copy(fs: GuestFs) -> None:
     assert [b - a for a, b in pairwise(logged)] == [3, 0, 0]
     assert seen[2]["in_place_mapped"] == seen[1]["in_place_mapped"] + 1
     assert seen[3]["in_place_no_new_blocks"] == seen[2]["in_place_no_new_blocks"] + 1
+
+
+def test_a_slow_device_makes_less_data_worth_it(
+    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path
+) -> None:
+    """Files of 80 blocks on an eMMC: their first burst tells. A given threshold is obeyed."""
+    large = [f"o $m/l{i} create overwrite:327680 fsync" for i in range(4)]
+    small = [f"o $m/s{i} create overwrite:32768 fsync" for i in range(4)]
+    with other_device(vm, modules, flashdev, load_profile("emmc"), 512) as device:
+        fs = GuestFs(vm, fsops, device)
+        seen = {}
+        for option in ("eager_sync", "eager_sync=100"):
+            with fs.mounted(f"{NO_PERIODIC_COMMIT},{option}"):
+                steps = "; ".join(["settle", "s", *large, "s", *small, "s"])
+                first, second, third = run(fs, f"{steps}; cut_keeps l1 s1")
+            seen[option] = (
+                second["in_place_large"] - first["in_place_large"],
+                third["data_blocks"] - second["data_blocks"],
+                third["worth_blocks"],
+            )
+    in_place, logged, worth = seen["eager_sync"]
+    assert in_place == 3 and logged == 4 * 8 and 12 <= worth <= 30, seen
+    assert seen["eager_sync=100"] == (0, 4 * 8, 100)

@@ -12,9 +12,8 @@ from tests.vm.guestfs import CRASH, CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, 
 from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
-FAIL_A_FLUSH = (
-    "cd /sys/module/flashdev/parameters; echo flush >fail_kind; echo 1 >fail_count; "
-    "echo 1 >fail_from"
+FAIL_ONE = (
+    "cd /sys/module/flashdev/parameters; echo {} >fail_kind; echo 1 >fail_count; echo 1 >fail_from"
 )
 
 
@@ -200,11 +199,13 @@ def test_torn_burst_ends_the_log(torn: GuestFs, stock_modules: ModuleSet) -> Non
         assert found[1].lstrip("0") == found[2] == expected, (mask, found)
 
 
-def test_failed_flush_aborts(fs: GuestFs) -> None:
+@pytest.mark.parametrize("what", ["flush", "write"])
+def test_failed_flush_or_write_aborts(fs: GuestFs, what: str) -> None:
+    """A burst is one write, of several blocks, and one flush."""
     fs.mkfs()
     fs.mount(OPTIONS)
     fs.prepare("chmod:600", "fsync")
-    fs.vm.run(FAIL_A_FLUSH)
+    fs.vm.run(FAIL_ONE.format(what))
     events = fs.ops("open", "chmod:611", "?fsync")
     assert events[-1]["errno"] == errno.EIO
     assert fs.vm.run(f"touch {MNT}/g", check=False).status != 0

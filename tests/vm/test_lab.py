@@ -36,13 +36,6 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-@pytest.mark.parametrize(
-    "fault", sorted((repo_root() / "tests" / "faults").rglob("*.patch")), ids=lambda path: path.stem
-)
-def test_every_planted_fault_applies(tree: KernelTree, tmp_path: Path, fault: Path) -> None:
-    assemble(tree, tmp_path, stock=False, fault=fault)
-
-
 @pytest.mark.short
 def test_every_patch_for_stock_applies(tree: KernelTree, tmp_path: Path) -> None:
     """patches/upstream/ has stacks for some of the series."""

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Burst commits (burst.c): a transaction's blocks go into the log in few bios.
+ *
+ * Idea
+ * ----
+ *
+ * jbd2 sends each block of the log as a bio of its own, and the block layer merges
+ * them again, one by one, in the plug. That takes more of the processor than their
+ * sum does, and where a flush costs little it is what a commit waits for. The blocks
+ * lie one behind the other, so here they share a bio:
+ *
+ *   [descriptor, blocks, record]	one bio, up to 128 KiB; then the next
+ *
+ * Devices see the requests that they saw before.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - What waits to be sent is sent before anybody waits for it. Only the commit thread
+ *   collects, and it sends the rest before it waits for ordered data or for the
+ *   log's blocks.
+ * - A bio is full where the plug sends a request off: so the device works on the
+ *   first blocks while the next are summed, as in stock jbd2.
+ * - A block's buffer is locked until its bio has ended, and is told whether that
+ *   ended well: what jbd2's own completion does.
+ *
+ * Context: the commit thread alone; completions in interrupts.
+ */
+
+#include <linux/bio.h>
+#include <linux/buffer_head.h>
+#include <linux/slab.h>
+
+#include "burst.h"
+
+/* As many as a plug collects in a request: BLK_PLUG_FLUSH_SIZE in blocks of 4 KiB. */
+#define JBD2_BURST_BIO_BLOCKS	32
+
+/* A bio of log blocks; its bi_private. */
+struct jbd2_burst_bio {
+	unsigned int		nr;
+	struct buffer_head	*bhs[JBD2_BURST_BIO_BLOCKS];
+};
+
+/* As journal_end_buffer_io_sync() in commit.c, which has one block. */
+static void jbd2_burst_end_block(struct buffer_head *bh, bool uptodate)
+{
+	struct buffer_head *orig_bh = bh->b_private;
+
+	if (uptodate)
+		set_buffer_uptodate(bh);
+	else
+		clear_buffer_uptodate(bh);
+	if (orig_bh)
+		clear_and_wake_up_bit(BH_Shadow, &orig_bh->b_state);
+	unlock_buffer(bh);
+}
+
+static void jbd2_burst_end_bio(struct bio *bio)
+{
+	struct jbd2_burst_bio *blocks = bio->bi_private;
+	unsigned int i;
+
+	for (i = 0; i < blocks->nr; i++)
+		jbd2_burst_end_block(blocks->bhs[i], !bio->bi_status);
+	kfree(blocks);
+	bio_put(bio);
+}
+
+static struct bio *jbd2_burst_alloc_bio(struct buffer_head *bh)
+{
+	struct jbd2_burst_bio *blocks;
+	struct bio *bio;
+
+	/* As jbd2 allocates the buffers: a commit cannot fail for want of memory. */
+	blocks = kmalloc(sizeof(*blocks), GFP_NOFS | __GFP_NOFAIL);
+	blocks->nr = 0;
+	bio = bio_alloc(bh->b_bdev, JBD2_BURST_BIO_BLOCKS,
+			REQ_OP_WRITE | JBD2_JOURNAL_REQ_FLAGS, GFP_NOIO);
+	bio->bi_iter.bi_sector = bh->b_blocknr * (bh->b_size >> SECTOR_SHIFT);
+	bio->bi_private = blocks;
+	bio->bi_end_io = jbd2_burst_end_bio;
+	return bio;
+}
+
+/* Does a block lie behind those that a bio has, and does it fit? */
+static bool jbd2_burst_add_block(struct bio *bio, struct buffer_head *bh)
+{
+	struct jbd2_burst_bio *blocks = bio->bi_private;
+	sector_t sector = bh->b_blocknr * (bh->b_size >> SECTOR_SHIFT);
+
+	if (blocks->nr == JBD2_BURST_BIO_BLOCKS ||
+	    sector != bio_end_sector(bio) ||
+	    !bio_add_folio(bio, bh->b_folio, bh->b_size, bh_offset(bh)))
+		return false;
+	set_buffer_req(bh);
+	blocks->bhs[blocks->nr++] = bh;
+	return true;
+}
+
+/**
+ * jbd2_burst_submit - have a block of the log written
+ * @journal: the journal
+ * @bh: the block's buffer, locked and clean; its completion is not used
+ *
+ * It may wait for its neighbours until jbd2_burst_submit_rest().
+ *
+ * Return: false if there are no bursts: the caller is to send it.
+ */
+bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh)
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+
+	if (likely(!burst->on))
+		return false;
+	if (burst->bio && jbd2_burst_add_block(burst->bio, bh))
+		return true;
+	jbd2_burst_submit_rest(journal);
+	burst->bio = jbd2_burst_alloc_bio(bh);
+	WARN_ON_ONCE(!jbd2_burst_add_block(burst->bio, bh));
+	return true;
+}
+
+/**
+ * jbd2_burst_submit_rest - send what has waited for its neighbours
+ * @journal: the journal
+ *
+ * Call it before the commit thread waits.
+ */
+void jbd2_burst_submit_rest(journal_t *journal)
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+
+	if (burst->bio)
+		submit_bio(burst->bio);
+	burst->bio = NULL;
+}

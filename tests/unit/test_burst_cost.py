@@ -1,0 +1,86 @@
+"""Up to how many blocks a burst is worth its writes: kernel/jbd2/burst_cost.c in userspace."""
+
+import ctypes
+
+import pytest
+
+from tests.unit import shim
+
+US = 1000
+UNKNOWN = 2**32 - 1
+LEAST = 8
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    loaded = shim.load("cost", ["linux/ktime.h"], tmp_path_factory.mktemp("cost"))
+    loaded.jbd2_burst_learn.argtypes = [
+        ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int64, ctypes.c_int64
+    ]  # fmt: skip
+    loaded.jbd2_burst_worth.argtypes = [ctypes.c_void_p]
+    loaded.jbd2_burst_worth.restype = ctypes.c_uint32
+    return loaded
+
+
+@pytest.fixture
+def worth(library: ctypes.CDLL) -> "Worth":
+    library.forget()
+    return Worth(library)
+
+
+class Worth:
+    """What a journal thinks, and what it is taught."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+
+    def learn(self, blocks: int, block_us: float, flush_us: float, times: int = 1) -> None:
+        for _ in range(times):
+            write_ns = int(blocks * block_us * US)
+            self.library.jbd2_burst_learn(None, blocks, write_ns, int(flush_us * US))
+
+    @property
+    def blocks(self) -> int:
+        return int(self.library.jbd2_burst_worth(None))
+
+
+def test_nothing_is_known_before_a_burst_is_large_enough(worth: Worth) -> None:
+    assert worth.blocks == UNKNOWN
+    worth.learn(LEAST - 1, 75, 3600, times=100)
+    assert worth.blocks == UNKNOWN
+    worth.learn(LEAST, 75, 3600)
+    assert worth.blocks == 19
+
+
+@pytest.mark.parametrize(
+    ("block_us", "flush_us", "expected"),
+    [(75, 3600, 19), (27, 300, LEAST), (20, 1620, 32), (10, 1030, 41), (100, 0, LEAST)],
+)
+def test_a_flush_over_two_and_a_half_blocks(
+    worth: Worth, block_us: float, flush_us: float, expected: int
+) -> None:
+    worth.learn(20, block_us, flush_us, times=3)
+    assert worth.blocks == expected
+
+
+def test_one_slow_burst_is_forgotten(worth: Worth) -> None:
+    worth.learn(20, 20, 1620, times=50)
+    worth.learn(20, 5000, 1620)
+    assert worth.blocks == LEAST
+    worth.learn(LEAST, 20, 1620, times=40)
+    assert 28 <= worth.blocks <= 32
+
+
+def test_a_device_that_has_become_slower(worth: Worth) -> None:
+    worth.learn(20, 20, 1620, times=50)
+    worth.learn(20, 20, 16200, times=40)
+    assert 300 < worth.blocks <= 324
+
+
+@pytest.mark.parametrize(("write_ns", "flush_ns"), [(0, 10**9), (-(10**9), -(10**9)), (10**12, 1)])
+def test_absurd_times_do_no_harm(worth: Worth, write_ns: int, flush_ns: int) -> None:
+    """Clocks are monotonic, but a shift may be subtracted twice."""
+    worth.library.jbd2_burst_learn(None, 20, write_ns, flush_ns)
+    assert LEAST <= worth.blocks < 2**31
+    worth.learn(20, 20, 1620, times=200)
+    assert 30 <= worth.blocks <= 33
