@@ -58,6 +58,9 @@
  */
 #define EXT4_EAGER_PAGES_UNCACHED	2U
 
+/* Whatever a device seems to make of it, so many are worth a flush. */
+#define EXT4_EAGER_PAGES_ALWAYS		8U
+
 /* What a sync would have to write. */
 struct ext4_eager_work {
 	unsigned int	blocks;		/* or more than the threshold: then at least */
@@ -201,14 +204,23 @@ static unsigned int ext4_eager_limit(struct super_block *sb)
  */
 unsigned int ext4_eager_worth(struct super_block *sb)
 {
-	unsigned int worth = EXT4_EAGER_PAGES_UNCACHED
-		<< (PAGE_SHIFT - sb->s_blocksize_bits);
+	unsigned int shift = PAGE_SHIFT - sb->s_blocksize_bits;
+	unsigned int worth = EXT4_EAGER_PAGES_UNCACHED << shift;
 
 	if (!READ_ONCE(ext4_eager_of(sb)->adapts))
 		return ext4_eager_limit(sb);
 	if (bdev_write_cache(sb->s_bdev))
-		worth = jbd2_burst_worth(EXT4_SB(sb)->s_journal);
+		worth = max(jbd2_burst_worth(EXT4_SB(sb)->s_journal),
+			    EXT4_EAGER_PAGES_ALWAYS << shift);
 	return min(worth, ext4_eager_limit(sb));
+}
+
+/* Data of a sync goes into place, and why. */
+static void ext4_eager_count(struct super_block *sb, enum ext4_eager_in_place why)
+{
+	atomic64_inc(&ext4_eager_of(sb)->counts.in_place[why]);
+	if (why == EXT4_EAGER_LARGE)
+		jbd2_burst_not_worth(EXT4_SB(sb)->s_journal);
 }
 
 /* Log, or write in place, and if so, why? */
@@ -239,7 +251,6 @@ static bool ext4_eager_choose(struct inode *inode,
 static bool ext4_eager_log_window(struct inode *inode,
 				  struct ext4_eager_range window)
 {
-	struct ext4_eager_counts *counts = &ext4_eager_of(inode->i_sb)->counts;
 	unsigned int limit = ext4_eager_limit(inode->i_sb);
 	enum ext4_eager_in_place why = EXT4_EAGER_FAILED;
 	struct ext4_eager_work work;
@@ -254,9 +265,11 @@ static bool ext4_eager_log_window(struct inode *inode,
 		err = ext4_eager_log_range(inode, window, limit);
 		sb_end_intwrite(inode->i_sb);
 	}
-	if (err == -E2BIG)
-		why = EXT4_EAGER_LARGE;
-	atomic64_inc(err ? &counts->in_place[why] : &counts->syncs);
+	if (!err)
+		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.syncs);
+	else
+		ext4_eager_count(inode->i_sb,
+				 err == -E2BIG ? EXT4_EAGER_LARGE : why);
 	return !err;
 }
 
@@ -265,7 +278,7 @@ static void ext4_eager_count_in_place(struct inode *inode,
 				      enum ext4_eager_in_place why)
 {
 	if (mapping_tagged(inode->i_mapping, PAGECACHE_TAG_DIRTY))
-		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.in_place[why]);
+		ext4_eager_count(inode->i_sb, why);
 }
 
 /*

@@ -215,6 +215,7 @@ bool jbd2_burst_commits_async(journal_t *journal, tid_t tid)
 	if (likely(!burst->on))
 		return jbd2_has_feature_async_commit(journal);
 
+	WARN_ON_ONCE(burst->bio);
 	spin_lock(&burst->lock);
 	if (burst->marks[tid & 1].tid == tid)
 		mark = burst->marks[tid & 1];
@@ -251,7 +252,6 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	ktime_t since = ktime_get(), began = *start_time;
 	unsigned long blocks;
-	s64 flush_ns;
 
 	if (likely(!burst->on)) {
 		blkdev_issue_flush(journal->j_dev);
@@ -267,9 +267,9 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	trace_jbd2_burst_flush(journal, transaction->t_tid, blocks,
 			       ktime_sub(ktime_get(), since), err);
 	if (!err) {
-		/* But what it waited for somebody else's flush to begin. */
-		flush_ns = ktime_get() - since - (*start_time - began);
-		jbd2_burst_learn(journal, blocks, since - began, flush_ns);
+		if (*start_time == began)
+			jbd2_burst_learn(journal, blocks, since - began,
+					 ktime_get() - since);
 		burst->stats.bursts++;
 		burst->stats.blocks += blocks;
 	}

@@ -84,6 +84,7 @@ bool jbd2_burst_left(journal_t *journal);
 int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
 unsigned int jbd2_burst_worth(journal_t *journal);
+void jbd2_burst_not_worth(journal_t *journal);
 
 /* burst_tail.c, for the file system */
 void jbd2_burst_attach(journal_t *journal, int (*settle)(journal_t *journal));

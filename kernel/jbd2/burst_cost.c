@@ -20,11 +20,15 @@
  * ----------------------------
  *
  * - Whatever comes out, no data is at risk: it chooses between two ways that are safe.
- * - It cannot get stuck. JBD2_BURST_SAMPLE blocks are always worth it, so bursts that
- *   are large enough to tell what a block takes go on to come. Smaller ones would count
- *   what the device takes for any write as the cost of a block.
+ * - It does not get stuck. What goes into place for it is no burst, and tells nothing.
+ *   So each such sync raises it by a block, until one of that size is logged.
+ * - Small bursts tell nothing of blocks: they would count what the device takes for
+ *   any write as the cost of theirs. Others may have waited for a neighbour, which is
+ *   no cost of theirs either. So the average falls quickly, and rises slowly.
+ * - A commit that somebody else's flush has carried (carrier.c) tells nothing of flushes.
  *
- * Context: the commit thread learns, anybody may ask.
+ * Context: the commit thread learns, anybody may ask. What is lost when two raise it at
+ * once does not matter.
  */
 
 #include <linux/ktime.h>
@@ -41,16 +45,20 @@
  */
 #define JBD2_BURST_COST_PERCENT	250
 
-/* Moving averages: what is new counts for an eighth. */
-#define JBD2_BURST_WEIGHT	8
+/* Moving averages: for how much of a difference something new counts. */
+#define JBD2_BURST_FLUSH_WEIGHT	8
+#define JBD2_BURST_RISE_WEIGHT	16
+#define JBD2_BURST_FALL_WEIGHT	2
 
-static s64 jbd2_burst_average(s64 before, s64 now)
+static s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall)
 {
-	return before ? before + div_s64(now - before, JBD2_BURST_WEIGHT) : now;
+	if (!before)
+		return now;
+	return before + div_s64(now - before, now > before ? rise : fall);
 }
 
 /**
- * jbd2_burst_learn - a burst has ended well
+ * jbd2_burst_learn - a burst has ended well, with a flush of its own
  * @journal: the journal
  * @blocks: of the log, that it took
  * @write_ns: how long they took
@@ -62,15 +70,33 @@ void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	s64 worth;
 
-	burst->flush_ns = jbd2_burst_average(burst->flush_ns, flush_ns);
+	burst->flush_ns = jbd2_burst_average(burst->flush_ns, flush_ns,
+					     JBD2_BURST_FLUSH_WEIGHT,
+					     JBD2_BURST_FLUSH_WEIGHT);
 	if (blocks < JBD2_BURST_SAMPLE)
 		return;
 	burst->block_ns = jbd2_burst_average(burst->block_ns,
-					     div_s64(write_ns, blocks));
+					     div_s64(write_ns, blocks),
+					     JBD2_BURST_RISE_WEIGHT,
+					     JBD2_BURST_FALL_WEIGHT);
 	worth = div64_s64(burst->flush_ns * 100,
 			  max(burst->block_ns, 1LL) * JBD2_BURST_COST_PERCENT);
-	WRITE_ONCE(burst->worth, clamp_t(s64, worth, JBD2_BURST_SAMPLE, INT_MAX));
+	WRITE_ONCE(burst->worth, clamp_t(s64, worth, 1, INT_MAX));
 }
+
+/**
+ * jbd2_burst_not_worth - data of a sync goes into place, as there is too much of it
+ * @journal: the journal
+ */
+void jbd2_burst_not_worth(journal_t *journal)
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+	unsigned int worth = READ_ONCE(burst->worth);
+
+	if (worth && worth < INT_MAX)
+		WRITE_ONCE(burst->worth, worth + 1);
+}
+EXPORT_SYMBOL(jbd2_burst_not_worth);
 
 /**
  * jbd2_burst_worth - above how many blocks of data is it better to write in place?

@@ -8,20 +8,24 @@
  * jbd2 sends each block of the log as a bio of its own, and the block layer merges
  * them again, one by one, in the plug. That takes more of the processor than their
  * sum does, and where a flush costs little it is what a commit waits for. The blocks
- * lie one behind the other, so here they share a bio:
+ * lie one behind the other, so here those of a descriptor share a few bios:
  *
- *   [descriptor, blocks, record]	one bio, up to 128 KiB; then the next
+ *   [descriptor, blocks] [blocks]... [record]	up to 32 blocks each
  *
- * Devices see the requests that they saw before.
+ * The plug merges these, so a device sees large requests, as before.
  *
  * Invariants and why they hold
  * ----------------------------
  *
- * - What waits to be sent is sent before anybody waits for it. Only the commit thread
- *   collects, and it sends the rest before it waits for ordered data or for the
- *   log's blocks.
- * - A bio is full where the plug sends a request off: so the device works on the
- *   first blocks while the next are summed, as in stock jbd2.
+ * - The commit thread does not sleep while it has blocks that are not sent, but to be
+ *   rescheduled. A plug is sent off when its task sleeps, a bio that is being
+ *   filled is not. Its buffers are locked, and who holds the folio of a descriptor
+ *   may wait for that lock: to migrate it, to read the device. The commit thread takes
+ *   folios' locks, and allocates memory, when it gets another block of the log. So
+ *   all buffers of a descriptor are there before the first is locked, and all are
+ *   sent before the next descriptor, or the record, is asked for. It locks them in the
+ *   order in which who reads the device does. A new bio is allocated when the last
+ *   has been sent.
  * - A block's buffer is locked until its bio has ended, and is told whether that
  *   ended well: what jbd2's own completion does.
  *
@@ -34,7 +38,7 @@
 
 #include "burst.h"
 
-/* As many as a plug collects in a request: BLK_PLUG_FLUSH_SIZE in blocks of 4 KiB. */
+/* A small transaction has one bio, and what is allocated stays small. */
 #define JBD2_BURST_BIO_BLOCKS	32
 
 /* A bio of log blocks; its bi_private. */
@@ -73,8 +77,8 @@ static struct bio *jbd2_burst_alloc_bio(struct buffer_head *bh)
 	struct jbd2_burst_bio *blocks;
 	struct bio *bio;
 
-	/* As jbd2 allocates the buffers: a commit cannot fail for want of memory. */
-	blocks = kmalloc(sizeof(*blocks), GFP_NOFS | __GFP_NOFAIL);
+	/* A commit cannot fail for want of memory. */
+	blocks = kmalloc(sizeof(*blocks), GFP_NOIO | __GFP_NOFAIL);
 	blocks->nr = 0;
 	bio = bio_alloc(bh->b_bdev, JBD2_BURST_BIO_BLOCKS,
 			REQ_OP_WRITE | JBD2_JOURNAL_REQ_FLAGS, GFP_NOIO);
@@ -104,7 +108,7 @@ static bool jbd2_burst_add_block(struct bio *bio, struct buffer_head *bh)
  * @journal: the journal
  * @bh: the block's buffer, locked and clean; its completion is not used
  *
- * It may wait for its neighbours until jbd2_burst_submit_rest().
+ * It may wait for its neighbours until jbd2_burst_submit_rest(). Do not sleep before.
  *
  * Return: false if there are no bursts: the caller is to send it.
  */
@@ -126,7 +130,7 @@ bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh)
  * jbd2_burst_submit_rest - send what has waited for its neighbours
  * @journal: the journal
  *
- * Call it before the commit thread waits.
+ * Call it when all of a descriptor's blocks have been submitted.
  */
 void jbd2_burst_submit_rest(journal_t *journal)
 {

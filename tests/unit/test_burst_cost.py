@@ -17,6 +17,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.jbd2_burst_learn.argtypes = [
         ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int64, ctypes.c_int64
     ]  # fmt: skip
+    loaded.jbd2_burst_not_worth.argtypes = [ctypes.c_void_p]
     loaded.jbd2_burst_worth.argtypes = [ctypes.c_void_p]
     loaded.jbd2_burst_worth.restype = ctypes.c_uint32
     return loaded
@@ -54,7 +55,7 @@ def test_nothing_is_known_before_a_burst_is_large_enough(worth: Worth) -> None:
 
 @pytest.mark.parametrize(
     ("block_us", "flush_us", "expected"),
-    [(75, 3600, 19), (27, 300, LEAST), (20, 1620, 32), (10, 1030, 41), (100, 0, LEAST)],
+    [(75, 3600, 19), (27, 300, 4), (20, 1620, 32), (10, 1030, 41), (100, 0, 1)],
 )
 def test_a_flush_over_two_and_a_half_blocks(
     worth: Worth, block_us: float, flush_us: float, expected: int
@@ -63,24 +64,54 @@ def test_a_flush_over_two_and_a_half_blocks(
     assert worth.blocks == expected
 
 
-def test_one_slow_burst_is_forgotten(worth: Worth) -> None:
+def test_a_burst_that_has_waited_counts_little(worth: Worth) -> None:
     worth.learn(20, 20, 1620, times=50)
-    worth.learn(20, 5000, 1620)
-    assert worth.blocks == LEAST
-    worth.learn(LEAST, 20, 1620, times=40)
-    assert 28 <= worth.blocks <= 32
+    worth.learn(20, 60, 1620)
+    assert worth.blocks == 28
+    worth.learn(20, 20, 1620, times=3)
+    assert worth.blocks == 31
+
+
+@pytest.mark.parametrize("before", [0, 50])
+def test_a_sync_that_is_never_logged_finds_out(worth: Worth, before: int) -> None:
+    """All syncs have 20 pages, and a burst, perhaps the first, takes a hundred times as long."""
+    worth.learn(26, 20, 1620, times=before)
+    worth.learn(26, 2000, 1620)
+    assert worth.blocks < 20
+    in_place = 0
+    for _ in range(200):
+        if worth.blocks < 20:
+            worth.library.jbd2_burst_not_worth(None)
+            in_place += 1
+        else:
+            worth.learn(26, 20, 1620)
+    assert 28 <= worth.blocks <= 32 and 10 < in_place < 150
+
+
+def test_few_of_many_large_syncs_are_logged(worth: Worth) -> None:
+    """An eMMC, and syncs of 80 pages."""
+    worth.learn(86, 75, 3600)
+    logged = 0
+    for _ in range(1000):
+        if worth.blocks < 80:
+            worth.library.jbd2_burst_not_worth(None)
+        else:
+            worth.learn(86, 75, 3600)
+            logged += 1
+    assert 10 <= logged <= 17
 
 
 def test_a_device_that_has_become_slower(worth: Worth) -> None:
     worth.learn(20, 20, 1620, times=50)
     worth.learn(20, 20, 16200, times=40)
     assert 300 < worth.blocks <= 324
+    worth.learn(20, 200, 16200, times=100)
+    assert 32 <= worth.blocks <= 34
 
 
 @pytest.mark.parametrize(("write_ns", "flush_ns"), [(0, 10**9), (-(10**9), -(10**9)), (10**12, 1)])
 def test_absurd_times_do_no_harm(worth: Worth, write_ns: int, flush_ns: int) -> None:
-    """Clocks are monotonic, but a shift may be subtracted twice."""
     worth.library.jbd2_burst_learn(None, 20, write_ns, flush_ns)
-    assert LEAST <= worth.blocks < 2**31
+    assert 1 <= worth.blocks < 2**31
     worth.learn(20, 20, 1620, times=200)
     assert 30 <= worth.blocks <= 33
