@@ -32,7 +32,7 @@ place at a time (a comparison, a constant, an argument, a condition, a word of a
 the unit tests. A mutant is killed when a test fails. At least {LEAST_KILLED:.0%} have to be, and
 each that survives has its reason here. What is outside of functions, and properties, the tool does
 not change: the pattern of the kernel log has a test for each of its words, bars have a second
-list in `tests/unit/test_study_judge.py`, and the property that says whether a bar is reached calls
+list in `tests/unit/test_study_bars.py`, and the property that says whether a bar is reached calls
 a function.
 """
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from fastsync_lab.study import eager_bars, fio
 from fastsync_lab.study.contract import FLASH, Axes, Cell, Output, Paths, Script, Study, Workload
-from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, PEERS
+from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, PEERS, RAW
 from fastsync_lab.study.output import phases_of
 from fastsync_lab.study.programs import FILEBENCH
 from fastsync_lab.study.rows import Subjects
@@ -18,20 +19,30 @@ class Work(Workload):
 
 def script(cell: Cell[Work], paths: Paths) -> Script:
     """filebench makes what has to be there before, rests, and marks its time."""
+    if cell.system == RAW:
+        return fio.bursts(BURST_KIB[cell.workload.name], cell.workload.operations)
     bench, work = paths(FILEBENCH.name), cell.workload
     return Script(f'{bench} {cell.system.sync_call} {work.name} {work.operations} "$MARKER"')
 
 
-def read(_cell: Cell[Work], output: Output) -> Subjects:
+def read(cell: Cell[Work], output: Output) -> Subjects:
     """The figures of a run."""
+    if cell.system == RAW:
+        return fio.read(cell, output)
     return phases_of(FILEBENCH.name, output.result)
 
 
+def wants(cell: Cell[Work]) -> bool:
+    """On the device itself, what a burst and its flush take."""
+    return cell.system != RAW or cell.workload.name in BURST_KIB
+
+
+BURST_KIB = {"append": 24, "create": 36}
 WORKLOADS = ("append", "create", "rename", "scattered", "threads", "appenders", "varmail")
 FULL = Axes(
     title="Files: append, create, rename over an old one, scattered pages, 8 threads, mail",
     devices=FLASH,
-    systems=(*FIVE, *EAGERS, *PEERS),
+    systems=(*FIVE, *EAGERS, *PEERS, RAW),
     workloads=tuple(map(Work, WORKLOADS)),
 )
 
@@ -47,5 +58,7 @@ STUDY = Study(
     ),
     script=script,
     read=read,
+    wants=wants,
     programs=(FILEBENCH,),
+    required=eager_bars.FILES,
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastsync_lab.study import fio
+from fastsync_lab.study import eager_bars, fio
 from fastsync_lab.study.contract import FLASH, HEADLINE_RUNS, Axes, Study
 from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, MODES, PEERS
 from fastsync_lab.study.judge import Requirement, Where, speed_over
@@ -48,6 +48,7 @@ STUDY = Study(
         ),
         speed_over("stock", MODES, least=0.995),
         speed_over("stock", ("off",), least=0.99, most=1.01),
+        *eager_bars.OVERWRITE,
     ),
     headline=(("random", ""), ("random, fstat first", "")),
 )

@@ -125,7 +125,7 @@ def script(cell: Cell[Work], paths: Paths) -> Script:
         arguments = (
             f'--name=matrix --filename="$FASTSYNC_DEV" --rw={work.pattern} --bs={fio.BLOCK_KIB}k '
             f"--direct=1 --ioengine=libaio --iodepth={work.depth} --runtime={work.seconds}s "
-            + " ".join(fio.ARGUMENTS)
+            + " ".join(fio.TIMED)
         )
         return Script(
             f"before=$({CPU})\nfio {arguments} || return\n"

@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass, replace
 
+from fastsync_lab.study import eager_bars
 from fastsync_lab.study.contract import (
     FLASH,
     HEADLINE_RUNS,
@@ -80,6 +81,7 @@ STUDY = Study(
         ),
         speed_over("stock", MODES, least=0.995),
         speed_over("stock", ("off",), least=0.99, most=1.01),
+        *eager_bars.SQLITE,
     ),
     headline=(("PERSIST", "update"), ("DELETE", "update")),
 )

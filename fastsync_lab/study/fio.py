@@ -14,7 +14,6 @@ BLOCK_KIB = 4
 
 # Of every run of fio: the same requests in the same order, timed by the guest's clock, as JSON.
 ARGUMENTS = (
-    "--time_based",
     "--thread",
     "--norandommap",
     "--randrepeat=1",
@@ -23,6 +22,7 @@ ARGUMENTS = (
     "--eta=never",
     "--output-format=json",
 )
+TIMED = ("--time_based", *ARGUMENTS)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def arguments(workload: Overwrites, sync_call: str) -> list[str]:
         f"--{sync_call}=1",
         f"--runtime={workload.seconds}s",
         "--fallocate=none",
-        *ARGUMENTS,
+        *TIMED,
     ]
 
 
@@ -107,6 +107,14 @@ def values_of(text: str) -> Values:
         }
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise FastsyncError(f"fio printed no result of a write job: {error!r}") from error
+
+
+def bursts(kib: int, count: int) -> Script:
+    """Writes to the device itself, one behind the other, and a flush after each."""
+    return Script(
+        f"measured '' fio --name=bursts --filename=\"$FASTSYNC_DEV\" --rw=write --bs={kib}k "
+        f"--size={kib * count}k --direct=1 --ioengine=psync --fdatasync=1 " + " ".join(ARGUMENTS)
+    )
 
 
 def read(_cell: Cell[Any], output: Output) -> Subjects:

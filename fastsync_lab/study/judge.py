@@ -85,7 +85,7 @@ class Requirement:
     `falls`, of the inverse values).
 
     The base is what stands at the same place but for the axes that `over` names. Of several the
-    least counts, and `others` says how they are called together.
+    least counts, or the `greatest`, and `others` says how they are called together.
     """
 
     metric: str
@@ -97,6 +97,7 @@ class Requirement:
     base_least: float = 0.0
     falls: bool = False
     others: str = ""
+    greatest: bool = False
 
     def __post_init__(self) -> None:
         """Raises FastsyncError for a metric that there is not."""
@@ -193,13 +194,13 @@ def sweep_verdicts(requirement: Requirement, lines: Sequence[Line]) -> list[Verd
 
 
 def base_of(requirement: Requirement, own: Place, lines: Iterable[Line]) -> float | None:
-    """The least of the values that a figure is held against; None where there is none."""
+    """The value that a figure is held against; None where there is none."""
     found = (
         line.value(requirement.metric)
         for line in lines
         if requirement.metric in line.stats and requirement.over.has_beside(line.place, own)
     )
-    return min(found, default=None)
+    return (max if requirement.greatest else min)(found, default=None)
 
 
 def compared_verdicts(requirement: Requirement, lines: Sequence[Line]) -> list[Verdict]:

@@ -58,7 +58,7 @@ def test_direct_requests_are_between_two_looks_at_the_time_of_the_cpu() -> None:
     assert script(qasio.Direct("x", "randrw", 32, seconds=5), qasio.OWN) == Script(
         f"before={look}\n"
         'fio --name=matrix --filename="$FASTSYNC_DEV" --rw=randrw --bs=4k --direct=1 '
-        f"--ioengine=libaio --iodepth=32 --runtime=5s {' '.join(fio.ARGUMENTS)} || return\n"
+        f"--ioengine=libaio --iodepth=32 --runtime=5s {' '.join(fio.TIMED)} || return\n"
         f"after={look}\n"
         'section before; echo "$before"; section after; echo "$after"'
     )

@@ -27,11 +27,15 @@ def many_revokes(fs: GuestFs) -> None:
     test_eager_log.test_many_revokes_are_in_first_sectors(fs, "")
 
 
+def failed_flush(fs: GuestFs) -> None:
+    test_eager_log.test_failed_flush_or_write_aborts(fs, "flush")
+
+
 # Which test a fault makes fail.
 FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
     "burst-revokes": many_revokes,
     "burst-no-jump": test_eager_log.test_stale_log_of_an_older_file_system,
-    "burst-flush-error-ignored": test_eager_log.test_failed_flush_aborts,
+    "burst-flush-error-ignored": failed_flush,
 }
 # Which workload of the explorer has to show it, and a word of the verdict.
 FOUND_BY_THE_EXPLORER = {

@@ -1,0 +1,61 @@
+"""What eager syncing must show, in studies that other modes are in as well.
+
+The bars are those that the project set itself before it was built: speed over stock ext4, over its
+peers and over the device itself, and nowhere below stock.
+"""
+
+from fastsync_lab.study.filesystems import EAGERS, PEERS, RAW, STOCK
+from fastsync_lab.study.judge import Requirement, Where, speed_over
+
+OURS = tuple(one.name for one in EAGERS)
+CACHED = ("emmc", "ufs", "sata-ssd", "nvme")  # profiles with a volatile cache
+SLOW_BARRIERS = ("emmc", "sata-ssd", "nvme")
+DURABLE_PEERS = tuple(one.name for one in PEERS if one.durable)
+BEST = "the best peer"
+
+
+def faster_than(
+    peers: tuple[str, ...],
+    least: float,
+    workloads: tuple[str, ...],
+    subjects: tuple[str, ...] = ("",),
+    devices: tuple[str, ...] = CACHED,
+) -> Requirement:
+    """Our speed over the greatest of these."""
+    return Requirement(
+        "ops_per_s",
+        where=Where(systems=OURS, workloads=workloads, subjects=subjects, devices=devices),
+        over=Where(systems=peers),
+        least=least,
+        greatest=True,
+        others="" if len(peers) == 1 else BEST,
+    )
+
+
+FILES = (
+    faster_than(("f2fs",), 1.0, ("append", "create", "threads", "appenders")),
+    *(
+        faster_than((name,), 2.0, ("append",), devices=SLOW_BARRIERS)
+        for name in (STOCK.name, "fast_commit", "xfs")
+    ),
+    faster_than((RAW.name,), 0.93, ("append",)),
+    faster_than((RAW.name,), 0.90, ("create",)),
+    faster_than(DURABLE_PEERS, 1.5, ("rename",)),
+    faster_than(("ideal",), 1.3, ("scattered",), devices=("emmc",)),
+    speed_over("defer", OURS[1:], 0.99, workloads=("scattered",)),
+    faster_than((STOCK.name,), 1.25, ("appenders",), devices=("sata-ssd",)),
+    Requirement(
+        "p99_ns",
+        where=Where(systems=OURS, workloads=("appenders",), devices=CACHED),
+        over=Where(systems=("f2fs",)),
+        most=1.0,
+    ),
+    faster_than((STOCK.name,), 1.3, ("append",), devices=("nvme-plp",)),
+    speed_over("stock", OURS, 1.0, devices=("nvme-plp",)),
+    speed_over("stock", ("off",), least=0.99, most=1.01),
+)
+SQLITE = (
+    faster_than(("f2fs",), 1.0, ("WAL",), ("insert",)),
+    faster_than(DURABLE_PEERS, 1.35, ("DELETE", "TRUNCATE"), ("insert",)),
+)
+OVERWRITE = (speed_over("defer", OURS[1:], 0.985),)
