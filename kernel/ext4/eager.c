@@ -81,7 +81,8 @@ int ext4_eager_parse(struct ext4_eager_options *opts,
 		return -EINVAL;
 	}
 	opts->pages = pages;
-	opts->adapts = param->type == fs_value_is_flag;
+	if (param->type == fs_value_is_flag)
+		opts->pages |= EXT4_EAGER_ADAPTS;
 	opts->given = true;
 	return 0;
 }
@@ -103,10 +104,8 @@ void ext4_eager_parse_off(struct ext4_eager_options *opts)
 void ext4_eager_apply_options(struct ext4_sb_info *sbi,
 			      const struct ext4_eager_options *opts)
 {
-	if (!opts->given)
-		return;
-	WRITE_ONCE(sbi->s_eager.adapts, opts->adapts);
-	WRITE_ONCE(sbi->s_eager.pages, opts->pages);
+	if (opts->given)
+		WRITE_ONCE(sbi->s_eager.pages, opts->pages);
 }
 
 /**
@@ -120,7 +119,7 @@ void ext4_eager_show_options(struct seq_file *seq,
 {
 	unsigned int pages = READ_ONCE(sbi->s_eager.pages);
 
-	if (pages && READ_ONCE(sbi->s_eager.adapts))
+	if (pages & EXT4_EAGER_ADAPTS)
 		seq_printf(seq, "%ceager_sync", sep);
 	else if (pages)
 		seq_printf(seq, "%ceager_sync=%u", sep, pages);

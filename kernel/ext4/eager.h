@@ -43,10 +43,12 @@ struct ext4_eager_counts {
 	atomic64_t	revokes;
 };
 
+/* Beside the threshold, in the same word: it is lower where that is better. */
+#define EXT4_EAGER_ADAPTS	0x00010000
+
 /* In struct ext4_sb_info. */
 struct ext4_eager_sb {
 	unsigned int	pages;		/* the threshold; 0: the option is off */
-	bool		adapts;		/* it is lower where that is better */
 
 	/* What the log has of files' data (eager_log.c). */
 	struct xarray	logged;		/* block: tid of the latest copy */
@@ -98,7 +100,6 @@ struct ext4_eager_inode {
 struct ext4_eager_options {
 	bool		given;
 	unsigned int	pages;
-	bool		adapts;
 };
 
 /* eager.c */

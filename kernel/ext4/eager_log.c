@@ -168,8 +168,11 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 			      flags | EXT4_GET_BLOCKS_CREATE |
 			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
 			      EXT4_GET_BLOCKS_LOGGED);
-	if (ret <= 0)
-		return ret ?: -EFSCORRUPTED;
+	if (ret < 0)
+		return ret;
+	/* Preallocated meanwhile: it is left as it is, and so are its neighbours. */
+	if (!(map.m_flags & EXT4_MAP_MAPPED))
+		return -EAGAIN;
 	clear_buffer_delay(bh);
 	bh->b_blocknr = map.m_pblk;
 	return 0;
@@ -277,8 +280,10 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 	}
 	ext4_eager_list(inode);
 	folio_lock(folio);
-	if (folio->mapping == mapping && folio_test_dirty(folio) &&
-	    folio_buffers(folio)) {
+	if (folio_contain_hwpoisoned_page(folio)) {
+		err = -EAGAIN;
+	} else if (folio->mapping == mapping && folio_test_dirty(folio) &&
+		   folio_buffers(folio)) {
 		if (folio_mkclean(folio))
 			folio_mark_dirty(folio);
 		err = ext4_eager_log_buffers(handle, inode, folio, from,

@@ -188,11 +188,18 @@ static void ext4_eager_wait_for_room(struct inode *inode)
 		wait_event(eager->wait, READ_ONCE(eager->done) > done);
 }
 
+static unsigned int ext4_eager_blocks(struct super_block *sb, unsigned int pages)
+{
+	/* Blocks may be larger than pages; such files are not logged. */
+	return ((u64)pages << PAGE_SHIFT) >> sb->s_blocksize_bits;
+}
+
 /* How many blocks may be logged for a sync. */
 static unsigned int ext4_eager_limit(struct super_block *sb)
 {
-	return READ_ONCE(ext4_eager_of(sb)->pages)
-		<< (PAGE_SHIFT - sb->s_blocksize_bits);
+	unsigned int pages = READ_ONCE(ext4_eager_of(sb)->pages);
+
+	return ext4_eager_blocks(sb, pages & ~EXT4_EAGER_ADAPTS);
 }
 
 /**
@@ -204,14 +211,13 @@ static unsigned int ext4_eager_limit(struct super_block *sb)
  */
 unsigned int ext4_eager_worth(struct super_block *sb)
 {
-	unsigned int shift = PAGE_SHIFT - sb->s_blocksize_bits;
-	unsigned int worth = EXT4_EAGER_PAGES_UNCACHED << shift;
+	unsigned int worth = ext4_eager_blocks(sb, EXT4_EAGER_PAGES_UNCACHED);
 
-	if (!READ_ONCE(ext4_eager_of(sb)->adapts))
+	if (!(READ_ONCE(ext4_eager_of(sb)->pages) & EXT4_EAGER_ADAPTS))
 		return ext4_eager_limit(sb);
 	if (bdev_write_cache(sb->s_bdev))
 		worth = max(jbd2_burst_worth(EXT4_SB(sb)->s_journal),
-			    EXT4_EAGER_PAGES_ALWAYS << shift);
+			    ext4_eager_blocks(sb, EXT4_EAGER_PAGES_ALWAYS));
 	return min(worth, ext4_eager_limit(sb));
 }
 
@@ -352,7 +358,7 @@ int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
 	} else if (unlikely(ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER))) {
 		ext4_eager_count_in_place(inode, EXT4_EAGER_HELD);
 	}
-	ret = file_write_and_wait_range(file, start, end);
+	ret = ext4_mtime_write_and_wait(file, start, end);
 	if (unlikely(ext4_eager_may_be_undone(inode)))
 		err = ext4_eager_settle(inode->i_sb);
 	return ret ?: err;

@@ -69,14 +69,27 @@ struct super_block;
 #define EXT4_MTIME_INTERVAL_MS	0x0000ffff
 #define EXT4_MTIME_DEFER	0x00010000
 
+/* fsyncs that share a flush (mtime_group.c). */
+struct ext4_mtime_group {
+	spinlock_t		lock;		/* of all but flush_ns */
+	struct list_head	members;	/* those that wait for a flush */
+	bool			is_led;		/* one flushes, or is about to */
+	unsigned int		writing;	/* how many have yet to come, */
+	u64			turn;		/* begun in this turn */
+	wait_queue_head_t	wait;		/* for writing to be 0 */
+	s64			flush_ns;	/* moving average, by leaders */
+};
+
 /* In struct ext4_sb_info. */
 struct ext4_mtime_sb {
 	unsigned int		policy;
 	bool			was_on;		/* in this mount, or is */
 	struct jbd2_carrier	*carrier;	/* of the journal, or NULL */
+	struct ext4_mtime_group	group;
 	struct percpu_counter	updates_done;	/* stamps changed by a write */
 	struct percpu_counter	updates_skipped; /* stamps left by a write */
 	struct percpu_counter	commits_avoided; /* fsyncs that saved a commit */
+	struct percpu_counter	flushes_shared;	/* fsyncs that saved a flush */
 };
 
 /* In struct ext4_fs_context: what the options ask for. */
@@ -169,6 +182,9 @@ bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
 bool ext4_mtime_keeps_lazy(const struct inode *inode);
 void ext4_mtime_update_fsync_trans(handle_t *handle, struct inode *inode);
 void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode);
+
+/* mtime_group.c */
+int ext4_mtime_write_and_wait(struct file *file, loff_t start, loff_t end);
 
 /* mtime_durable.c */
 void ext4_mtime_init_inode(struct ext4_inode_info *ei);

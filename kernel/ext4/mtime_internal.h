@@ -68,6 +68,10 @@ bool ext4_mtime_parse_number(const struct fs_parameter *param,
 			     unsigned int *number);
 void ext4_mtime_attach(struct ext4_sb_info *sbi);
 
+/* mtime_group.c */
+void ext4_mtime_init_group(struct ext4_mtime_group *group);
+int ext4_mtime_group_flush(struct super_block *sb, bool aborts);
+
 /* mtime_durable.c; all with i_raw_lock held */
 bool ext4_mtime_on_record(const struct ext4_mtime_inode *mi);
 bool ext4_mtime_known(const struct ext4_mtime_behind *behind);

@@ -234,11 +234,14 @@ int ext4_mtime_init_sb(struct ext4_sb_info *sbi)
 	struct ext4_mtime_sb *ms = &sbi->s_mtime;
 	int err;
 
+	ext4_mtime_init_group(&ms->group);
 	err = percpu_counter_init(&ms->updates_done, 0, GFP_KERNEL);
 	if (!err)
 		err = percpu_counter_init(&ms->updates_skipped, 0, GFP_KERNEL);
 	if (!err)
 		err = percpu_counter_init(&ms->commits_avoided, 0, GFP_KERNEL);
+	if (!err)
+		err = percpu_counter_init(&ms->flushes_shared, 0, GFP_KERNEL);
 	return err;
 }
 
@@ -253,6 +256,7 @@ void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi)
 	percpu_counter_destroy(&ms->updates_done);
 	percpu_counter_destroy(&ms->updates_skipped);
 	percpu_counter_destroy(&ms->commits_avoided);
+	percpu_counter_destroy(&ms->flushes_shared);
 }
 
 /**

@@ -255,6 +255,37 @@ void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 }
 EXPORT_SYMBOL(jbd2_carrier_begin_flush);
 
+/**
+ * jbd2_carrier_failed - how many flushes have failed
+ * @carrier: of the file system on the device
+ */
+u64 jbd2_carrier_failed(struct jbd2_carrier *carrier)
+{
+	u64 failed;
+
+	spin_lock(&carrier->lock);
+	failed = carrier->failed;
+	spin_unlock(&carrier->lock);
+	return failed;
+}
+EXPORT_SYMBOL(jbd2_carrier_failed);
+
+/**
+ * jbd2_carrier_lost - may what had been written then have been lost by a flush?
+ * @carrier: of the file system on the device
+ * @failed_before: what jbd2_carrier_failed() said when it had been written
+ */
+bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before)
+{
+	bool lost;
+
+	spin_lock(&carrier->lock);
+	lost = carrier->broken || carrier->failed != failed_before;
+	spin_unlock(&carrier->lock);
+	return lost;
+}
+EXPORT_SYMBOL(jbd2_carrier_lost);
+
 /* All flushes with lower numbers than this have ended. */
 static u64 jbd2_carrier_ended(struct jbd2_carrier *carrier)
 {
@@ -292,7 +323,6 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts)
 {
 	journal_t *journal = jbd2_journal_of(carrier);
-	bool lost;
 
 	spin_lock(&carrier->lock);
 	list_del(&flush->list);
@@ -317,10 +347,7 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 
 	wait_event(carrier->wait,
 		   jbd2_carrier_all_ended(carrier, flush->number));
-	spin_lock(&carrier->lock);
-	lost = carrier->broken || carrier->failed != flush->failed_before;
-	spin_unlock(&carrier->lock);
-	return lost ? -EIO : 0;
+	return jbd2_carrier_lost(carrier, flush->failed_before) ? -EIO : 0;
 }
 EXPORT_SYMBOL(jbd2_carrier_end_flush);
 

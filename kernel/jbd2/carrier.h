@@ -30,6 +30,8 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 			       unsigned long patience);
 void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 			      struct jbd2_flush *flush);
+u64 jbd2_carrier_failed(struct jbd2_carrier *carrier);
+bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before);
 int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts);
 

@@ -59,6 +59,7 @@ PLANTED = (
     ("size-not-committed", Case("append", "defer", "ordered"), "size is"),
     ("carried-record-too-early", Case("overwrite", "defer", "ordered"), "mount failed"),
     ("data-not-ordered", Case("create", "defer", "nodelalloc"), "show junk of sector"),
+    ("group-late-member", Case("threads", "defer", "ordered"), "bytes"),
 )
 PLANTED_STATES = 60
 

@@ -72,6 +72,6 @@ def test_it_applies_compiles_and_is_what_is_built(
 def test_a_planted_fault_applies(
     tree: KernelTree, tmp_path: Path, patch: Path, request: pytest.FixtureRequest
 ) -> None:
-    if patch.stem.startswith("burst-"):
+    if patch.stem.startswith(("burst-", "eager-")):
         request.getfixturevalue("bursts")
     assemble(tree, tmp_path, stock=False, fault=patch)  # raises
