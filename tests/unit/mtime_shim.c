@@ -58,6 +58,8 @@ typedef struct {
 typedef struct { tid_t t_tid; } transaction_t;
 typedef struct { transaction_t *h_transaction; } handle_t;
 struct percpu_counter { long count; };
+typedef int spinlock_t;
+typedef int wait_queue_head_t;
 
 #include "mtime.h"
 
@@ -103,6 +105,10 @@ static s64 ktime_get_real_ns(void)
 /* The device, and what the carrier knows of everybody's flushes. */
 static int flush_err, counted_err;
 
+static bool bdev_write_cache(void *bdev)
+{
+	return true;
+}
 static int blkdev_issue_flush(void *bdev)
 {
 	return flush_err;
@@ -130,6 +136,16 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts)
 {
 	return err ?: counted_err;
+}
+
+/* One task at a time: none shares a flush (mtime_group.c). */
+int ext4_mtime_group_flush(struct super_block *sb, bool aborts)
+{
+	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
+	struct jbd2_flush flush;
+
+	jbd2_carrier_begin_flush(carrier, &flush);
+	return jbd2_carrier_end_flush(carrier, &flush, blkdev_issue_flush(sb->s_bdev), aborts);
 }
 
 static journal_t journal;
