@@ -36,8 +36,8 @@ def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
 
 
 def result_name(cases: Sequence[Case], series: str) -> str:
-    """The series alone for a run of everything; else it says quick, and what was run."""
-    if set(cases) == set(cases_of(ALL, None)):
+    """The series alone for a run of everything, or of more; else quick, and what was run."""
+    if set(cases) >= set(cases_of(ALL, None)):
         return series
     parts = {case.workload: None for case in cases} | {case.mode: None for case in cases}
     return f"quick-{series}-{'-'.join(parts)}"
