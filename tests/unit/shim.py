@@ -1,4 +1,4 @@
-"""Files of kernel/jbd2 in userspace: each with a shim for what it needs of the kernel."""
+"""Files of kernel/ in userspace: each with a shim for what it needs of the kernel."""
 
 import ctypes
 from collections.abc import Sequence
@@ -7,16 +7,23 @@ from pathlib import Path
 from fastsync_lab.host import shell
 from fastsync_lab.host.paths import repo_root
 
+SANITIZED = ("-fsanitize=undefined", "-fno-sanitize-recover", "-static-libubsan")
 
-def load(name: str, headers: Sequence[str], folder: Path) -> ctypes.CDLL:
-    """Compile tests/unit/<name>_shim.c in `folder`; kernel headers of these names are empty."""
+
+def load(
+    source: str, part: str, folder: Path, *flags: str, headers: Sequence[str] = ()
+) -> ctypes.CDLL:
+    """Compile tests/unit/<source>.c in `folder`, beside kernel/<part>/.
+
+    Headers of these names are there, and empty.
+    """
     for header in headers:
         (folder / header).parent.mkdir(parents=True, exist_ok=True)
         (folder / header).write_text("")
-    library = folder / f"{name}.so"
+    library = folder / f"{source}.so"
     shell.run(
-        ["gcc", "-O2", "-shared", "-fPIC", "-Wall", "-Werror", "-D_JBD2_BURST_H",
-         "-I", str(folder), "-I", str(repo_root() / "kernel/jbd2"),
-         "-o", str(library), str(Path(__file__).with_name(f"{name}_shim.c"))]
+        ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", *flags,
+         "-I", str(folder), "-I", str(repo_root() / "kernel" / part),
+         "-o", str(library), str(Path(__file__).with_name(f"{source}.c"))]
     )  # fmt: skip
     return ctypes.CDLL(str(library))

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="it is x8
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    loaded = shim.load("crc", STUBS, tmp_path_factory.mktemp("crc"))
+    loaded = shim.load(
+        "crc_shim", "jbd2", tmp_path_factory.mktemp("crc"), "-O2", "-D_JBD2_BURST_H", headers=STUBS
+    )
     for name in ("crc32_be", "jbd2_burst_crc"):
         function = getattr(loaded, name)
         function.restype = ctypes.c_uint32

@@ -2,14 +2,12 @@
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastsync_lab.host import shell
-from fastsync_lab.host.paths import repo_root
+from tests.unit import shim
 
 NS = 10**9
 # ext4 stores 34 bits of seconds from -2**31 on: 1901-12-13 to 2446-05-10.
@@ -22,14 +20,8 @@ Round = Callable[[int, int], int]
 @pytest.fixture(scope="module")
 def round_ns(tmp_path_factory: pytest.TempPathFactory) -> Round:
     """The kernel's function as f(ns since the epoch, interval in ms) -> ns since the epoch."""
-    library = tmp_path_factory.mktemp("round") / "round.so"
-    source = Path(__file__).with_name("mtime_round_shim.c")
-    shell.run(
-        ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-fsanitize=undefined",
-         "-fno-sanitize-recover", "-static-libubsan",
-         "-I", str(repo_root() / "kernel/ext4"), "-o", str(library), str(source)]
-    )  # fmt: skip
-    function = ctypes.CDLL(str(library)).round_time
+    folder = tmp_path_factory.mktemp("round")
+    function = shim.load("mtime_round_shim", "ext4", folder, *shim.SANITIZED).round_time
 
     def rounded(time_ns: int, interval_ms: int) -> int:
         sec, nsec = (ctypes.c_int64(part) for part in divmod(time_ns, NS))

@@ -17,6 +17,15 @@ MS = 10**6
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # Nothing but fsync may commit while a test looks.
 NO_PERIODIC_COMMIT = "commit=300"
+# Both modes, at an interval that no test outlasts unless it means to.
+MODES = {
+    "truncate": f"mtime_update=1000,{NO_PERIODIC_COMMIT}",
+    "defer": f"mtime_update=1000,mtime_mode=defer,{NO_PERIODIC_COMMIT}",
+}
+# The device fails the next "flush" or "write".
+FAIL_ONE = (
+    "cd /sys/module/flashdev/parameters; echo {} >fail_kind; echo 1 >fail_count; echo 1 >fail_from"
+)
 
 TRACING = "/sys/kernel/tracing"
 

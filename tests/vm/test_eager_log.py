@@ -8,13 +8,10 @@ import pytest
 
 from fastsync_lab.host.build import ModuleSet
 from tests.vm.eagerfs import OPTIONS, barriers, journal, stats
-from tests.vm.guestfs import CRASH, CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import CRASH, CRASH_IMAGE, FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
-FAIL_ONE = (
-    "cd /sys/module/flashdev/parameters; echo {} >fail_kind; echo 1 >fail_count; echo 1 >fail_from"
-)
 
 
 @pytest.mark.parametrize("mkfs", ["", "-O ^metadata_csum", "-O ^64bit", "-O ^metadata_csum,^64bit"])

@@ -10,14 +10,10 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_device
-from tests.vm.guestfs import MNT, MS, NO_PERIODIC_COMMIT, GuestFs, trace_requests
+from tests.vm.guestfs import MNT, MODES, MS, GuestFs, trace_requests
 
 WRITERS, ROUNDS = 6, 20
 START_MS = 5000
-MODES = {
-    "truncate": f"mtime_update=1000,{NO_PERIODIC_COMMIT}",
-    "defer": f"mtime_update=1000,mtime_mode=defer,{NO_PERIODIC_COMMIT}",
-}
 
 
 @pytest.fixture

@@ -10,18 +10,11 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.guestfs import CAPACITY_MIB, CRASH, MNT, MS, NO_PERIODIC_COMMIT, GuestFs, parse_events
+from tests.vm.guestfs import CAPACITY_MIB, CRASH, FAIL_ONE, MNT, MODES, MS, GuestFs, parse_events
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds
 # its transaction gone takes it for a committed one.
-MODES = {
-    "truncate": f"mtime_update=1000,{NO_PERIODIC_COMMIT}",
-    "defer": f"mtime_update=1000,mtime_mode=defer,{NO_PERIODIC_COMMIT}",
-}
-FAIL_A_FLUSH = (
-    "cd /sys/module/flashdev/parameters; echo flush >fail_kind; echo 1 >fail_count; "
-    "echo 1 >fail_from"
-)
+FAIL_A_FLUSH = FAIL_ONE.format("flush")
 UNIFORM = load_profile("uniform-100us")
 OTHER, THIRD = f"{MNT}/other", f"{MNT}/third"
 
