@@ -224,8 +224,10 @@ unsigned int ext4_eager_worth(struct super_block *sb)
 /* Data of a sync goes into place, and why. */
 static void ext4_eager_count(struct super_block *sb, enum ext4_eager_in_place why)
 {
-	atomic64_inc(&ext4_eager_of(sb)->counts.in_place[why]);
-	if (why == EXT4_EAGER_LARGE)
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+
+	atomic64_inc(&eager->counts.in_place[why]);
+	if (why == EXT4_EAGER_LARGE && READ_ONCE(eager->pages) & EXT4_EAGER_ADAPTS)
 		jbd2_burst_not_worth(EXT4_SB(sb)->s_journal);
 }
 

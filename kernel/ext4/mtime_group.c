@@ -57,12 +57,9 @@
 #include <linux/completion.h>
 
 #include "../jbd2/carrier.h"
+#include "../jbd2/patience.h"
 #include "ext4.h"
 #include "mtime_internal.h"
-
-/* A leader waits no longer than that, and does not wait for less than this. */
-#define EXT4_MTIME_PATIENCE_MAX_NS	(20 * NSEC_PER_MSEC)
-#define EXT4_MTIME_PATIENCE_MIN_NS	(20 * NSEC_PER_USEC)
 
 /* So that nobody takes a task that waits for a slow device for one that hangs. */
 #define EXT4_MTIME_LOOK_UP	(60 * HZ)
@@ -86,13 +83,6 @@ void ext4_mtime_init_group(struct ext4_mtime_group *group)
 	spin_lock_init(&group->lock);
 	INIT_LIST_HEAD(&group->members);
 	init_waitqueue_head(&group->wait);
-}
-
-/* Does an fsync wait for others here? */
-static bool ext4_mtime_is_grouped(struct super_block *sb)
-{
-	return ext4_mtime_policy(sb) && ext4_mtime_carrier(sb) &&
-		bdev_write_cache(sb->s_bdev);
 }
 
 /* Somebody begins to write. Returns the turn. */
@@ -133,7 +123,7 @@ int ext4_mtime_write_and_wait(struct file *file, loff_t start, loff_t end)
 	u64 turn;
 	int err;
 
-	if (!ext4_mtime_is_grouped(sb))
+	if (!ext4_mtime_is_grouped(sb, ext4_mtime_policy(sb)))
 		return file_write_and_wait_range(file, start, end);
 	turn = ext4_mtime_begin_write(group);
 	err = file_write_and_wait_range(file, start, end);
@@ -141,34 +131,13 @@ int ext4_mtime_write_and_wait(struct file *file, loff_t start, loff_t end)
 	return err;
 }
 
-/* Wait until nobody is writing, or until then. Returns whether nobody is. */
-static bool ext4_mtime_wait_until(struct ext4_mtime_group *group, ktime_t until)
-{
-	bool expired = false, idle;
-	DEFINE_WAIT(wait);
-
-	for (;;) {
-		prepare_to_wait(&group->wait, &wait, TASK_UNINTERRUPTIBLE);
-		idle = !READ_ONCE(group->writing);
-		if (idle || expired)
-			break;
-		/* Without the task's slack, which may be anything. */
-		expired = !schedule_hrtimeout_range(&until, 0,
-						    HRTIMER_MODE_ABS);
-	}
-	finish_wait(&group->wait, &wait);
-	return idle;
-}
-
 /* The leader waits for those who are writing, or gives them up. */
 static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
 {
-	s64 ns = min_t(s64, group->flush_ns / 2, EXT4_MTIME_PATIENCE_MAX_NS);
+	ktime_t until = ktime_add_ns(ktime_get(),
+				     jbd2_patience_ns(group->flush_ns));
 
-	if (!READ_ONCE(group->writing))
-		return;
-	if (ns >= EXT4_MTIME_PATIENCE_MIN_NS &&
-	    ext4_mtime_wait_until(group, ktime_add_ns(ktime_get(), ns)))
+	if (jbd2_wait_event_until(group->wait, !READ_ONCE(group->writing), until))
 		return;
 	spin_lock(&group->lock);
 	if (group->writing) {

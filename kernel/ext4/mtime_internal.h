@@ -43,6 +43,13 @@ static inline struct jbd2_carrier *ext4_mtime_carrier(struct super_block *sb)
 	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.carrier);
 }
 
+/* Does an fsync wait for others, to share a flush with them (mtime_group.c)? */
+static inline bool ext4_mtime_is_grouped(struct super_block *sb,
+					 unsigned int policy)
+{
+	return policy && ext4_mtime_carrier(sb) && bdev_write_cache(sb->s_bdev);
+}
+
 /**
  * ext4_mtime_committed - has a transaction ended?
  * @inode: of a journalled file system

@@ -309,10 +309,10 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
 	struct jbd2_flush flush;
 	int err, counted;
 
+	if (ext4_mtime_is_grouped(sb, policy))
+		return ext4_mtime_group_flush(sb, aborts);
 	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
-	if (policy && bdev_write_cache(sb->s_bdev))
-		return ext4_mtime_group_flush(sb, aborts);
 	jbd2_carrier_begin_flush(carrier, &flush);
 	err = blkdev_issue_flush(sb->s_bdev);
 	counted = jbd2_carrier_end_flush(carrier, &flush, err, aborts);

@@ -168,12 +168,17 @@ EXPORT_SYMBOL(jbd2_burst_mark);
 /**
  * jbd2_burst_begin - a commit begins; nothing of it has been sent
  * @journal: the journal
+ *
+ * Context: the commit thread; may sleep.
  */
 void jbd2_burst_begin(journal_t *journal)
 {
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	u64 begun;
 
-	jbd2_carrier_numbers(journal, &begun, &jbd2_burst_of(journal)->failed);
+	if (unlikely(burst->on))
+		jbd2_burst_gather(journal);
+	jbd2_carrier_numbers(journal, &begun, &burst->failed);
 }
 
 /**
@@ -272,6 +277,7 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 					 ktime_get() - since);
 		burst->stats.bursts++;
 		burst->stats.blocks += blocks;
+		jbd2_burst_served(journal, transaction->t_tid);
 	}
 	return err;
 }

@@ -36,6 +36,12 @@ struct jbd2_burst_floor {
 	unsigned long	block;		/* of the log, where it starts */
 };
 
+/* Those that wait for a transaction (burst_gather.c). */
+struct jbd2_burst_waiters {
+	tid_t		tid;
+	unsigned int	nr;
+};
+
 /* For whoever asks: is it of use, and if not, why? */
 struct jbd2_burst_stats {
 	u64	bursts;			/* each saves a flush */
@@ -43,6 +49,7 @@ struct jbd2_burst_stats {
 	u64	covered;		/* bursts whose marks a flush has settled */
 	u64	barriers;		/* commits that had them */
 	u64	by_reason[JBD2_BURST_REASONS];
+	u64	joined;			/* waiters that a burst has waited for */
 };
 
 /* Of a journal; beside it, as the carrier is. */
@@ -56,8 +63,11 @@ struct jbd2_burst {
 	u32			incompat;
 	struct crypto_shash	*driver;
 
-	spinlock_t		lock;	/* of the marks */
+	spinlock_t		lock;	/* of marks, waiters and expected */
 	struct jbd2_burst_mark	marks[2]; /* running and committing, by parity */
+	struct jbd2_burst_waiters waiters[2]; /* likewise */
+	unsigned int		expected; /* waiters for the next burst */
+	wait_queue_head_t	wait;	/* for as many */
 
 	tid_t			data_tids[2]; /* transactions with data, too */
 
@@ -71,6 +81,9 @@ struct jbd2_burst {
 	/* The commit thread's. */
 	u64			failed;	/* flushes, when the commit began */
 	struct bio		*bio;	/* log blocks that wait for their neighbours */
+	ktime_t			ended;	/* the last burst's flush */
+	unsigned int		futile;	/* waits, one behind the other, and ... */
+	unsigned int		pause;	/* ... how many chances are to pass now */
 	s64			block_ns; /* to write a block of a burst, ... */
 	s64			flush_ns; /* ... and to flush: moving averages */
 	unsigned int		worth;	/* blocks that take as long as a flush */
@@ -114,6 +127,9 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 		     ktime_t *start_time, int err);
 void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
 		      s64 flush_ns);
+void jbd2_burst_join(journal_t *journal, tid_t tid);
+void jbd2_burst_served(journal_t *journal, tid_t tid);
+void jbd2_burst_gather(journal_t *journal);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);

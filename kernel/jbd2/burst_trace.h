@@ -121,6 +121,35 @@ TRACE_EVENT(jbd2_burst_flush,
 		  __entry->blocks, __entry->took_us, __entry->err)
 );
 
+/* A burst has waited.  @expected: tasks; @before: those that were there; @after: are. */
+TRACE_EVENT(jbd2_burst_gather,
+
+	TP_PROTO(journal_t *journal, tid_t tid, unsigned int expected,
+		 unsigned int before, unsigned int after),
+
+	TP_ARGS(journal, tid, expected, before, after),
+
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(tid_t, tid)
+		__field(unsigned int, expected)
+		__field(unsigned int, before)
+		__field(unsigned int, after)
+	),
+
+	TP_fast_assign(
+		__entry->dev = journal->j_fs_dev->bd_dev;
+		__entry->tid = tid;
+		__entry->expected = expected;
+		__entry->before = before;
+		__entry->after = after;
+	),
+
+	TP_printk("dev %d,%d tid %u of %u there were %u, are %u",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid,
+		  __entry->expected, __entry->before, __entry->after)
+);
+
 /* Commits are bursts from now on, or are so no more.  @tid: the next. */
 TRACE_EVENT(jbd2_burst_switch,
 

@@ -72,6 +72,11 @@ static void jbd2_burst_end_bio(struct bio *bio)
 	bio_put(bio);
 }
 
+static sector_t jbd2_burst_sector(struct buffer_head *bh)
+{
+	return bh->b_blocknr * (bh->b_size >> SECTOR_SHIFT);
+}
+
 static struct bio *jbd2_burst_alloc_bio(struct buffer_head *bh)
 {
 	struct jbd2_burst_bio *blocks;
@@ -82,7 +87,7 @@ static struct bio *jbd2_burst_alloc_bio(struct buffer_head *bh)
 	blocks->nr = 0;
 	bio = bio_alloc(bh->b_bdev, JBD2_BURST_BIO_BLOCKS,
 			REQ_OP_WRITE | JBD2_JOURNAL_REQ_FLAGS, GFP_NOIO);
-	bio->bi_iter.bi_sector = bh->b_blocknr * (bh->b_size >> SECTOR_SHIFT);
+	bio->bi_iter.bi_sector = jbd2_burst_sector(bh);
 	bio->bi_private = blocks;
 	bio->bi_end_io = jbd2_burst_end_bio;
 	return bio;
@@ -92,10 +97,9 @@ static struct bio *jbd2_burst_alloc_bio(struct buffer_head *bh)
 static bool jbd2_burst_add_block(struct bio *bio, struct buffer_head *bh)
 {
 	struct jbd2_burst_bio *blocks = bio->bi_private;
-	sector_t sector = bh->b_blocknr * (bh->b_size >> SECTOR_SHIFT);
 
 	if (blocks->nr == JBD2_BURST_BIO_BLOCKS ||
-	    sector != bio_end_sector(bio) ||
+	    jbd2_burst_sector(bh) != bio_end_sector(bio) ||
 	    !bio_add_folio(bio, bh->b_folio, bh->b_size, bh_offset(bh)))
 		return false;
 	set_buffer_req(bh);

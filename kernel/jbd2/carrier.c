@@ -156,6 +156,7 @@ journal_t *jbd2_carrier_alloc_journal(void)
 	spin_lock_init(&carrier->lock);
 	init_waitqueue_head(&carrier->wait);
 	spin_lock_init(&wrapper->burst.lock);
+	init_waitqueue_head(&wrapper->burst.wait);
 	return &wrapper->journal;
 }
 

@@ -122,25 +122,34 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert [file.name for file in partial.parent.iterdir()] == ["x-full-6.12-nvme.json"]
     assert result["complete"] is True
     assert all(cell["runs"] == [RUN, RUN] for cell in result["cells"])
-    assert "x-full-6.12-nvme: 3 of 24 runs are there from an interrupted run" in said
+    assert "x-full-6.12-nvme: 3 of 24 runs are there from an earlier run" in said
     assert said[2] == "x-full-6.12-nvme 4/24: b, stock: 1 ops/s"
     assert said[3] == "4 of 24 runs done, less than a minute left"
     assert said[-1] == "24 of 24 runs done"
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"stock_ext4": "rebuilt"}, {"fastsync_jbd2": "rebuilt"}, {"release": "6.12.2"}, {"root": "b"}],
+    ("change", "runs"),
+    [
+        ({"stock_ext4": "rebuilt"}, 24),
+        ({"fastsync_jbd2": "rebuilt"}, 21),  # those before it was interrupted are stock's
+        ({"release": "6.12.2"}, 24),
+        ({"root": "b"}, 24),
+    ],
 )
 def test_an_interrupted_run_of_other_modules_kernel_or_root_is_not_taken_up(
-    job: plan.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
+    job: plan.Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, str],
+    runs: int,
 ) -> None:
     monkeypatch.setattr(FakeGuest, "fail_at", 4)
     with pytest.raises(FastsyncError, match="ended by itself"):
         run(job, make_setting(tmp_path))
     setting = make_setting(tmp_path, **change)
     result = run(job, setting)
-    assert len(FakeGuest.ran) == 4 + 24
+    assert len(FakeGuest.ran) == 4 + runs
     assert result["environment"]["kernel_release"] == setting.tree.release
 
 
@@ -179,11 +188,29 @@ def test_a_partial_file_that_cannot_be_read_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "results_dir", lambda: tmp_path)
-    assert store.kept_runs("x") == {}
+    assert store.kept_runs("x", whole=True) == {}
     store.partial_path("x").write_text("{ not json")
-    assert store.kept_runs("x") == {}
+    assert store.kept_runs("x", whole=True) == {}
     store.partial_path("x").write_text(json.dumps({"cells": [{"key": "k", "runs": [RUN]}]}))
-    assert store.kept_runs("x") == {"k": [RUN]}
+    assert store.kept_runs("x", whole=False) == {"k": [RUN]}
+
+
+def test_a_full_run_measures_what_has_changed_since_the_last(job: plan.Job, tmp_path: Path) -> None:
+    run(job, make_setting(tmp_path))
+    FakeGuest.ran.clear()
+    result = run(job, make_setting(tmp_path, fastsync_ext4="rebuilt"))
+    assert len(FakeGuest.ran) == len(set(FakeGuest.ran)) == 16
+    assert not any("stock" in name for name in FakeGuest.ran)
+    assert all(cell["runs"] == [RUN, RUN] for cell in result["cells"])
+
+
+def test_a_quick_run_measures_all_anew(job: plan.Job, tmp_path: Path) -> None:
+    quick = replace(job, quick=True)
+    run(quick, make_setting(tmp_path))
+    first = FakeGuest.ran.copy()
+    FakeGuest.ran.clear()
+    run(quick, make_setting(tmp_path))
+    assert FakeGuest.ran == first
 
 
 # --- one run -------------------------------------------------------------------------------------

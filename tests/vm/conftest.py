@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.filesystems import EAGER
-from tests.vm.guestfs import CAPACITY_MIB, MNT, GuestFs
+from tests.vm.guestfs import CAPACITY_MIB, MNT, MS, GuestFs
 from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 
 IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
@@ -130,6 +131,14 @@ def other_device(
     vm.use_filesystem(modules)
     yield vm.load_device(profile, flashdev, capacity_mib=capacity_mib)
     vm.run(f"umount -q {MNT}; rmmod flashdev")
+
+
+@pytest.fixture
+def slow_flushes(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """A device whose flushes take long beside its writes, and beside the processor's part."""
+    profile = replace(load_profile("uniform-100us"), flush_ns=20 * MS)
+    with other_device(vm, modules, flashdev, profile, 512) as device:
+        yield GuestFs(vm, fsops, device)
 
 
 @pytest.fixture(autouse=True)

@@ -1,27 +1,11 @@
 """mtime_update: fsyncs that come together share a flush, one that comes alone waits for nobody."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
-from fastsync_lab.host.build import ModuleSet
-from fastsync_lab.machine.device import load_profile
-from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_device
-from tests.vm.guestfs import MNT, MODES, MS, GuestFs, trace_requests
+from tests.vm.guestfs import MNT, MODES, GuestFs, trace_requests
 
 WRITERS, ROUNDS = 6, 20
 START_MS = 5000
-
-
-@pytest.fixture
-def slow(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    """Flushes take long beside what a write takes, and beside the processor's part."""
-    profile = replace(load_profile("uniform-100us"), flush_ns=20 * MS)
-    with other_device(vm, modules, flashdev, profile, 512) as device:
-        yield GuestFs(vm, fsops, device)
 
 
 def make_files(fs: GuestFs) -> None:
@@ -46,42 +30,42 @@ def flushes(fs: GuestFs, writers: int) -> int:
 
 @pytest.mark.short
 @pytest.mark.parametrize("mode", MODES)
-def test_together_they_share_a_flush(slow: GuestFs, mode: str) -> None:
-    with slow.mounted(MODES[mode]):
-        make_files(slow)
-        sent = flushes(slow, WRITERS)
-        shared = slow.counter("flushes_shared")
+def test_together_they_share_a_flush(slow_flushes: GuestFs, mode: str) -> None:
+    with slow_flushes.mounted(MODES[mode]):
+        make_files(slow_flushes)
+        sent = flushes(slow_flushes, WRITERS)
+        shared = slow_flushes.counter("flushes_shared")
     # Some may begin earlier than others. Who has not shared one has sent one.
     assert shared > ROUNDS * WRITERS / 2, (sent, shared)
     assert sent <= ROUNDS * WRITERS - shared + 2, (sent, shared)
 
 
-def test_alone_each_has_its_own(slow: GuestFs) -> None:
-    with slow.mounted(MODES["defer"]):
-        make_files(slow)
-        sent = flushes(slow, 1)
-        assert slow.counter("flushes_shared") == 0
+def test_alone_each_has_its_own(slow_flushes: GuestFs) -> None:
+    with slow_flushes.mounted(MODES["defer"]):
+        make_files(slow_flushes)
+        sent = flushes(slow_flushes, 1)
+        assert slow_flushes.counter("flushes_shared") == 0
     assert ROUNDS <= sent <= ROUNDS + 2
 
 
-def test_not_without_the_option(slow: GuestFs) -> None:
+def test_not_without_the_option(slow_flushes: GuestFs) -> None:
     """Whatever was on before in this mount."""
-    with slow.mounted(MODES["defer"]):
-        make_files(slow)
-        slow.remount("un_mtime_update")
-        flushes(slow, WRITERS)
-        assert slow.counter("flushes_shared") == 0
+    with slow_flushes.mounted(MODES["defer"]):
+        make_files(slow_flushes)
+        slow_flushes.remount("un_mtime_update")
+        flushes(slow_flushes, WRITERS)
+        assert slow_flushes.counter("flushes_shared") == 0
 
 
-def test_a_long_writer_is_waited_for_once(slow: GuestFs) -> None:
+def test_a_long_writer_is_waited_for_once(slow_flushes: GuestFs) -> None:
     """It writes for seconds; who syncs meanwhile waits for half a flush at most, and only once."""
-    with slow.mounted(MODES["defer"]):
-        make_files(slow)
+    with slow_flushes.mounted(MODES["defer"]):
+        make_files(slow_flushes)
         size = 64 << 20
         text = trace_requests(
-            slow.vm,
-            f"{slow.fsops_path} {MNT}/large create overwrite:{size} fsync & sleep 0.3\n"
-            f"{slow.fsops_path} {MNT}/w1 open {'write fsync ' * ROUNDS}; wait",
+            slow_flushes.vm,
+            f"{slow_flushes.fsops_path} {MNT}/large create overwrite:{size} fsync & sleep 0.3\n"
+            f"{slow_flushes.fsops_path} {MNT}/w1 open {'write fsync ' * ROUNDS}; wait",
         )
-        assert slow.counter("flushes_shared") <= 2
+        assert slow_flushes.counter("flushes_shared") <= 2
     assert text.count(" FF ") >= ROUNDS

@@ -1,0 +1,63 @@
+"""eager_sync: a burst waits a moment for those who sync all the time, and for nobody else."""
+
+import re
+
+import pytest
+
+from tests.vm.eagerfs import OPTIONS, stats
+from tests.vm.guestfs import MNT, GuestFs, trace_requests
+
+pytestmark = pytest.mark.usefixtures("bursts")
+
+TASKS, ROUNDS = 6, 20
+START_MS = 5000
+WAIT = re.compile(r"jbd2_burst_gather: .* of (\d+) there were (\d+), are (\d+)")
+
+
+def make_files(fs: GuestFs) -> None:
+    fs.vm.run(f"cd {MNT}; for n in $(seq {TASKS}); do echo $n >w$n; done; sync")
+
+
+def waits(fs: GuestFs, *tasks: str) -> list[tuple[int, ...]]:
+    """Each wait of a burst, while processes do this: tasks expected, there before, and behind it.
+
+    Each has a file of its own. They begin together, however long it takes to start them.
+    """
+    begin = "\n".join(
+        f"{fs.fsops_path} {MNT}/w{number} open align:{START_MS} {words} &"
+        for number, words in enumerate(tasks, 1)
+    )
+    event = "events/jbd2_burst/jbd2_burst_gather/enable"
+    text = trace_requests(fs.vm, f"echo 1 >{event}\n{begin}\nwait\necho 0 >{event}")
+    return [tuple(map(int, match.groups())) for match in WAIT.finditer(text)]
+
+
+@pytest.mark.short
+def test_those_who_sync_all_the_time_are_in_each_burst(slow_flushes: GuestFs) -> None:
+    with slow_flushes.mounted(OPTIONS):
+        make_files(slow_flushes)
+        before = int(stats(slow_flushes)["bursts"])
+        seen = waits(slow_flushes, *["append fsync " * ROUNDS] * TASKS)
+        found = stats(slow_flushes)
+    # Without a wait each is in every second burst: there are twice as many.
+    bursts = int(found["bursts"]) - before
+    assert ROUNDS <= bursts <= ROUNDS * 1.5, seen
+    assert int(found["joined"]) == sum(after - there for _, there, after in seen)
+    assert int(found["joined"]) > ROUNDS * TASKS / 2
+
+
+def test_one_task_is_never_waited_for(slow_flushes: GuestFs) -> None:
+    with slow_flushes.mounted(OPTIONS):
+        make_files(slow_flushes)
+        assert waits(slow_flushes, "append fsync " * ROUNDS) == []
+        assert stats(slow_flushes)["joined"] == "0"
+
+
+def test_who_comes_now_and_then_is_seldom_waited_for(slow_flushes: GuestFs) -> None:
+    """Beside one who is always there; a wait in vain makes the next ones rarer."""
+    rare, times = "append fsync sleep:150 ", 16
+    with slow_flushes.mounted(OPTIONS):
+        make_files(slow_flushes)
+        seen = waits(slow_flushes, "append fsync " * 150, rare * times)
+    in_vain = [wait for wait in seen if wait[1] == wait[2]]
+    assert 1 <= len(in_vain) <= times / 3, seen
