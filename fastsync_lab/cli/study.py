@@ -62,7 +62,9 @@ def run(
 ) -> None:
     """Run studies in the virtual machine, print tables, keep JSON under results/.
 
-    An interrupted run goes on where it stopped. `./fastsync list` says what each study measures.
+    An interrupted run goes on where it stopped. A full one (--full) measures what has changed since
+    its last result; remove that to have all measured anew. `./fastsync list` says what each study
+    measures.
     """
     known = studies()
     check_kernel(kernel, stock=False)

@@ -157,7 +157,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def keep(self, count: int) -> None:
-        """So many are there from an interrupted run: they took no time."""
+        """So many are there from an earlier run: they took no time."""
         with self._lock:
             self._kept += count
 

@@ -116,6 +116,17 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
     }
 
 
+def seen_by(cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """An environment as a figure of this cell depends on it: of module pairs, only its own."""
+    files = environment.get("sha256", {})
+    own = {
+        name: digest
+        for name, digest in files.items()
+        if "/" not in name or name.startswith(f"{cell.system.modules}/")
+    }
+    return {**environment, "sha256": own}
+
+
 def cell_record(job: Job, cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:
     """A cell without runs, as a result file has it: its key, its place, how it is made."""
     script = job.study.script(cell, str)
@@ -126,7 +137,7 @@ def cell_record(job: Job, cell: Cell[Any], environment: Mapping[str, Any]) -> di
         "command": script.run,
     }
     return {
-        "key": key_of(environment, inputs),
+        "key": key_of(seen_by(cell, environment), inputs),
         "workload": cell.workload.name,
         "system": cell.system.name,
         "interval_ms": cell.system.interval_ms,

@@ -171,7 +171,7 @@ def run_job(
     finished before are kept.
     """
     environment = describe(job, setting)
-    kept = kept_runs(job.name)
+    kept = kept_runs(job.name, whole=not job.quick)
     records = [cell_record(job, cell, environment) for cell in job.cells]
     for cell, record in zip(job.cells, records, strict=True):
         record["runs"] = kept.get(record["key"], [])[: job.runs_of(cell)]
@@ -188,7 +188,7 @@ def run_job(
     done = sum(len(record["runs"]) for record in records)
     tally.keep(done)
     if done:
-        report(f"{job.name}: {done} of {job.runs} runs are there from an interrupted run")
+        report(f"{job.name}: {done} of {job.runs} runs are there from an earlier run")
     if done < job.runs:
         config = VmConfig(
             setting.tree,

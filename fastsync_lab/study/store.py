@@ -1,7 +1,7 @@
 """Result files: one for each study, kernel series and device, replaced when a run is whole.
 
 Cells of an interrupted run are kept in results/*.partial.json, each under a hash of all that goes
-into it.
+into it. A full run takes up those of its last result as well: it measures what has changed.
 """
 
 import hashlib
@@ -117,11 +117,20 @@ def partial_path(name: str) -> Path:
     return results_dir() / f"{name}{PARTIAL}"
 
 
-def kept_runs(name: str) -> dict[str, list[dict[str, Any]]]:
-    """The runs by cell key in an interrupted run's file; none when it cannot be read."""
+def kept_runs(name: str, *, whole: bool) -> dict[str, list[dict[str, Any]]]:
+    """The runs by cell key in an interrupted run's file; with `whole` in the last result, too.
+
+    None from a file that is not there, or cannot be read.
+    """
+    kept = runs_in(results_dir() / f"{name}.json") if whole else {}
+    return kept | runs_in(partial_path(name))
+
+
+def runs_in(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The runs by cell key in a file of this format."""
     try:
-        cells = json.loads(partial_path(name).read_text())["cells"]
-        return {cell["key"]: cell["runs"] for cell in cells}
+        cells = json.loads(path.read_text())["cells"]
+        return {cell["key"]: cell["runs"] for cell in cells if cell["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
