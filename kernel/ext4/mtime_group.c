@@ -134,9 +134,11 @@ int ext4_mtime_write_and_wait(struct file *file, loff_t start, loff_t end)
 /* The leader waits for those who are writing, or gives them up. */
 static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
 {
-	ktime_t until = ktime_add_ns(ktime_get(),
-				     jbd2_patience_ns(group->flush_ns));
+	ktime_t until;
 
+	if (!READ_ONCE(group->writing))
+		return;
+	until = ktime_add_ns(ktime_get(), jbd2_patience_ns(group->flush_ns));
 	if (jbd2_wait_event_until(group->wait, !READ_ONCE(group->writing), until))
 		return;
 	spin_lock(&group->lock);

@@ -18,7 +18,7 @@
  *   A to D append, log into T8, and wait for it. Eight are there: T8 is committed.
  *   T8 ends. Eight are expected. A is the first to come back, and asks for T9.
  *   T9 waits for B to H.
- *   H has ended. Seven are there, and T9 is committed when nobody has come for an
+ *   H has ended. Seven are there, and T9 is committed when nobody has come in an
  *   eighth of what a flush takes. Seven are expected in T10.
  *
  * Invariants and why they hold
@@ -32,14 +32,16 @@
  * - Nobody is waited for twice: who has not come is not in the burst, and is not
  *   expected behind it.
  * - Beside a task that comes now and then, another waits in vain. After a wait in which
- *   nobody has come, twice as many chances pass as last time, up to 15. Where some have
- *   come, waiting saved them a flush.
+ *   nobody has come some chances pass, 1, 3, 7 and then 15 of them. Beside such a task
+ *   several that are always there wait for an eighth or two in every second burst, which is
+ *   less than it saves them.
  * - Who waits for a transaction has stopped his handle: what he has logged is in it.
  *
  * Context: the commit thread waits, with no lock, before it locks the transaction.
  * The lock of the marks is innermost here.
  */
 
+#include <linux/blkdev.h>
 #include <linux/ktime.h>
 #include <linux/wait.h>
 
@@ -47,7 +49,7 @@
 #include "burst_trace.h"
 #include "patience.h"
 
-/* For so much of what a flush takes one goes on to wait though nobody comes. */
+/* In so much of what a flush takes somebody has to come, or the wait ends. */
 #define JBD2_BURST_QUIET_SHARE	8
 
 #define JBD2_BURST_MAX_FUTILE	4
@@ -110,15 +112,16 @@ void jbd2_burst_served(journal_t *journal, tid_t tid)
 	burst->ended = ktime_get();
 }
 
-/* Can anybody join? */
+/* Is there a flush to be saved, and can anybody join? Only at the start of a wait. */
 static bool jbd2_burst_is_open(journal_t *journal)
 {
-	if (current != journal->j_task || is_journal_aborted(journal))
+	if (!bdev_write_cache(journal->j_fs_dev) || current != journal->j_task ||
+	    is_journal_aborted(journal))
 		return false;
 	/* Beside whoever changes it: a wrong answer costs a wait, or saves one. */
 	if (data_race(journal->j_barrier_count))
 		return false;
-	/* Without a barrier, for the same reason. */
+	/* Without a memory barrier, for the same reason. */
 	return !waitqueue_active(&journal->j_wait_transaction_locked);
 }
 
@@ -126,13 +129,14 @@ static bool jbd2_burst_is_open(journal_t *journal)
 static unsigned int jbd2_burst_wait(struct jbd2_burst *burst, tid_t tid,
 				    unsigned int nr, ktime_t until)
 {
+	s64 quiet_ns = max(div_s64(burst->flush_ns, JBD2_BURST_QUIET_SHARE),
+			   2 * jbd2_patience_min_ns());
 	unsigned int last;
 	ktime_t next;
 
 	do {
 		last = nr;
-		next = ktime_add_ns(ktime_get(), div_s64(burst->flush_ns,
-							 JBD2_BURST_QUIET_SHARE));
+		next = ktime_add_ns(ktime_get(), quiet_ns);
 		if (ktime_after(next, until))
 			next = until;
 		jbd2_wait_event_until(burst->wait,
@@ -165,7 +169,7 @@ void jbd2_burst_gather(journal_t *journal)
 
 	/* Who has asked for the commit may not have joined yet. */
 	before = max(jbd2_burst_waiters(burst, tid), 1U);
-	if (before >= burst->expected || ktime_after(ktime_get(), until) ||
+	if (before >= burst->expected || jbd2_patience_ends(until) ||
 	    !jbd2_burst_is_open(journal))
 		goto out;
 	if (burst->pause) {

@@ -1,0 +1,68 @@
+"""eager_sync: who preallocates beside a sync does not have it touch the blocks of others.
+
+The modules wait between the look at a block that is to be logged and its allocation
+(tests/faults/eager-preallocation-converted.patch). Meanwhile another preallocates it with its
+neighbours, and writes one of these. If the sync converted its block now, ext4 might write zeroes to
+the neighbour, behind the write that is under way: its page is clean then, and its data lost.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.host.build import build_modules
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import other_device
+from tests.vm.eagerfs import OPTIONS, run
+from tests.vm.guestfs import FILE, MS, GuestFs
+
+pytestmark = pytest.mark.usefixtures("bursts")
+
+FAULT = repo_root() / "tests" / "faults" / "eager-preallocation-converted.patch"
+PARAMETERS = "/sys/module/ext4/parameters"
+WRITE_MS = 400  # so that a write is under way when the sync goes on
+LATE_MS = 2000
+BLOCK = 4096
+NEIGHBOUR, SYNCED, LAST = 8, 10, 11  # blocks of the file; the first to the last are preallocated
+
+
+@pytest.fixture
+def late(vm: Vm, tree: KernelTree, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
+    """A slow device, and modules whose syncs are late."""
+    modules = build_modules(tree, fault=FAULT)
+    profile = replace(load_profile("uniform-100us"), write_ns=WRITE_MS * MS)
+    with other_device(vm, modules, flashdev, profile, 64) as device:
+        yield GuestFs(vm, fsops, device)
+
+
+def is_kept(fs: GuestFs, *, converts: bool) -> bool:
+    """Whether the neighbour has on the medium what was written."""
+    write = f"overwrite:{BLOCK}"
+    with fs.mounted(OPTIONS):
+        run(
+            fs,
+            f"o $f create truncate:1048576 fsync; sync; cd {PARAMETERS}\n"
+            f"echo {int(converts)} >planted_converts; echo {LATE_MS} >planted_late_ms\n"
+            f"o $f open {write},{SYNCED * BLOCK} fsync & sleep {(LATE_MS - WRITE_MS / 2) / 1000}\n"
+            f"o $f open {write},{NEIGHBOUR * BLOCK} "
+            f"falloc:0,{NEIGHBOUR * BLOCK},{(LAST - NEIGHBOUR + 1) * BLOCK} writeback\n"
+            "wait; echo 0 >planted_late_ms; cp $f /dev/shm/want; sync\n"
+            "echo 3 >/proc/sys/vm/drop_caches",
+        )
+        same = fs.vm.run(f"cmp {FILE} /dev/shm/want", check=False).status == 0
+        fs.vm.run("rm /dev/shm/want")
+    return same
+
+
+@pytest.mark.short
+def test_a_preallocation_beside_a_sync_costs_nobody_his_data(
+    late: GuestFs, tree: KernelTree
+) -> None:
+    assert is_kept(late, converts=False)
+    if tree.series == "7.2":  # 6.12 parts the neighbour from the rest before it writes it
+        assert not is_kept(late, converts=True)
