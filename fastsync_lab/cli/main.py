@@ -24,7 +24,6 @@ from fastsync_lab.cli.study import list_all, run
 from fastsync_lab.cli.vm import SHELL_STATUS, VM_STATUS, shell, vm
 from fastsync_lab.cli.xfstests import xfstests
 from fastsync_lab.crash import command as crash_command
-from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.summary import print_outcomes
 from fastsync_lab.crash.workloads import workload_names
@@ -42,6 +41,7 @@ from fastsync_lab.host.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.host.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import UML, KernelTree
+from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.host.progress import Report, progress
 from fastsync_lab.studies import studies

@@ -12,7 +12,7 @@ from fastsync_lab.crash.script import (
     span,
     sync_now_and_then,
 )
-from fastsync_lab.host.options import mtime_options
+from fastsync_lab.host.options import mode_options
 
 BLOCKS = 8
 RING_SYNCS = ("rfsync", "rfsync", "rfdatasync", "fsync", "fsync", "fdatasync")
@@ -55,7 +55,7 @@ def io_uring(rng: random.Random) -> Script:
 
 POLICIES = (
     "un_mtime_update",
-    *(mtime_options(mode, ms) for mode in ("truncate", "defer") for ms in (20, 100, 500)),
+    *(",".join(mode_options(mode, ms)) for mode in ("truncate", "defer") for ms in (20, 100, 500)),
 )
 
 

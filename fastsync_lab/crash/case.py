@@ -8,29 +8,14 @@ from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.workloads import make_script
 from fastsync_lab.host.kernels import UML
-from fastsync_lab.host.options import mtime_options
+from fastsync_lab.host.options import CONTROL, DEFAULT_INTERVAL_MS, mode_options, mtime_mode
 
-MTIME_MODES = ("off", "truncate", "defer")
-EAGER_MODES = ("eager", "defer+eager")
-MODES = (*MTIME_MODES, *EAGER_MODES)
-CONTROL = "stock"  # the kernel's own modules, to tell whose a failure is
 # When a whole commit has overtaken the fast commits, e2fsck (1.47.0 to 1.47.4) calls their old
 # transaction number invalid and throws the whole journal away; the kernel stops there.
 E2FSCK_CANNOT_REPLAY = ("fast_commit",)
 LARGE = ("bounded", "mariadb")
-
-
-def mtime_mode(mode: str) -> str:
-    """What a mode says of stamps: "off" for eager alone, and for stock."""
-    first = mode.partition("+")[0]
-    return first if first in MTIME_MODES else "off"
-
-
-def mode_options(mode: str, interval_ms: int, eager: str = "eager_sync") -> list[str]:
-    """What a mode is mounted with, `eager` being how eager_sync is asked for."""
-    mtime = mtime_mode(mode)
-    words = [] if mtime == "off" else [mtime_options(mtime, interval_ms)]
-    return [*words, eager] if mode in EAGER_MODES else words
+# A number, so that what is logged does not depend on how fast the device is.
+LOGS_MOST_PAGES = 100
 
 
 @dataclass(frozen=True)
@@ -44,7 +29,7 @@ class Case:
     workload: str
     mode: str
     journal: str
-    interval_ms: int = 100
+    interval_ms: int = DEFAULT_INTERVAL_MS
     seed: int = 1
     delays: int = 0
 
@@ -68,7 +53,7 @@ class Case:
     def mount_options(self) -> str:
         """What it is mounted with."""
         small = self.workload.startswith(logged.PREFIX)
-        eager = f"eager_sync={logged.THRESHOLD if small else 100}"
+        eager = f"eager_sync={logged.THRESHOLD if small else LOGS_MOST_PAGES}"
         words = [f"data={self.kind.data}", *self.kind.mount]
         return ",".join([*words, *mode_options(self.mode, self.interval_ms, eager)])
 
@@ -91,7 +76,7 @@ class Case:
         """The command line that looks at one state again."""
         words = ["./fastsync crash", self.workload, f"--mode {self.mode}"]
         words += [f"--journal {self.journal}", f"--seed {self.seed}"]
-        if self.interval_ms != 100:
+        if self.interval_ms != DEFAULT_INTERVAL_MS:
             words.append(f"--interval {self.interval_ms}")
         if self.delays:
             words.append(f"--delays {self.delays}")

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from fastsync_lab.crash.case import CONTROL, Case, Failure, Outcome
+from fastsync_lab.crash.case import Case, Failure, Outcome
 from fastsync_lab.crash.junk import without_sector
 from fastsync_lab.crash.recover import failed
+from fastsync_lab.host.options import CONTROL
 
 # What a problem of a state that does not mount begins with; all others follow from it.
 NO_MOUNT = failed("mount")

@@ -15,12 +15,7 @@ from pathlib import Path
 
 from fastsync_lab.crash.batch import Judged, judge_batch, memory_dir
 from fastsync_lab.crash.builds import Builds, module_digest
-from fastsync_lab.crash.case import (
-    CONTROL,
-    Case,
-    Outcome,
-    Request,
-)
+from fastsync_lab.crash.case import Case, Outcome, Request
 from fastsync_lab.crash.guest import Recorder, build_programs
 from fastsync_lab.crash.judge import Judge
 from fastsync_lab.crash.kept import folder_of_run, keep_recording, take_recording
@@ -46,6 +41,7 @@ from fastsync_lab.crash.states import (
 from fastsync_lab.crash.trace import parse_trace
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
-from fastsync_lab.crash.case import CONTROL, E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
+from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
 from fastsync_lab.crash.compare import compared_with_stock
 from fastsync_lab.host.kernels import file_checksum
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part

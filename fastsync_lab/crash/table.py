@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastsync_lab.crash.case import CONTROL, EAGER_MODES, MODES, MTIME_MODES, Case
+from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.logged import PREFIX
 from fastsync_lab.crash.logged_blocks import TOGGLING
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.options import CONTROL, EAGER_MODES, MODES, MTIME_MODES
 
 ALL = "all"
 DEFAULT_INTERVAL_MS = 100

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from fastsync_lab.crash.builds import QEMU, Builds, prepare
-from fastsync_lab.crash.case import CONTROL, MODES, MTIME_MODES
 from fastsync_lab.faults.compare import Case, Result
 from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
 from fastsync_lab.faults.workloads import workload_names
 from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.options import CONTROL, MODES, MTIME_MODES
 from fastsync_lab.host.progress import Report, Tally
 
 ALL = "all"

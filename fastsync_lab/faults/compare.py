@@ -19,8 +19,8 @@ not matter for 1 and 2 there.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastsync_lab.crash.case import CONTROL, EAGER_MODES
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, READ, SYNC_FLUSH
+from fastsync_lab.host.options import CONTROL, EAGER_MODES
 
 SAME_CALL, SAME_SORT, UNATTENDED = "same call", "same sort of call", "nobody waited"
 SETTLING = "settling"

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
-from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.faults.compare import (
     RULES,
     SAME_CALL,
@@ -19,6 +18,7 @@ from fastsync_lab.faults.compare import (
     compare,
 )
 from fastsync_lab.faults.layout import KINDS
+from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import Keeper, write_blocks

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash.builds import Builds
-from fastsync_lab.crash.case import CONTROL, mode_options, mtime_mode
 from fastsync_lab.crash.guest import build_programs
 from fastsync_lab.crash.kinds import make_base
 from fastsync_lab.crash.oracle import Oracle, Promise
@@ -17,6 +16,7 @@ from fastsync_lab.faults.guest import DEVICE_MIB, EVERYTHING, Guest, Injection, 
 from fastsync_lab.faults.layout import Layout, Sent, read_layout
 from fastsync_lab.faults.workloads import INTERVAL_MS, commit_s, faulty_unmount, make_script
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.options import CONTROL, mode_options, mtime_mode
 from fastsync_lab.host.paths import build_dir
 from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.machine.config import VmConfig

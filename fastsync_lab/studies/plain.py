@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import FLASH, Axes, Cell, Output, Paths, Script, Study, Workload
 from fastsync_lab.study.filesystems import DEFER, EAGERS, OFF, STOCK
@@ -28,21 +27,8 @@ def script(cell: Cell[Plain], _paths: Paths) -> Script:
 
 
 def read(_cell: Cell[Plain], output: Output) -> Subjects:
-    """Its calls a second, and their latency. Raises FastsyncError for what is no result."""
-    try:
-        job = fio.job_of(output.result)
-        side = job["write"] if job["write"]["total_ios"] else job["read"]
-        times = side["clat_ns"]
-        return {
-            "": {
-                "operations": int(side["total_ios"]),
-                "ops_per_s": int(side["total_ios"]) / int(job["job_runtime"]) * 1e3,
-                "mean_ns": round(float(times["mean"])),
-                "p99_ns": int(times["percentile"]["99.000000"]),
-            }
-        }
-    except (ValueError, KeyError, IndexError, TypeError, ZeroDivisionError) as error:
-        raise FastsyncError(f"fio printed no result: {error!r}") from error
+    """Its calls a second, and their latency."""
+    return {"": fio.values_of(output.result, synced=False)}
 
 
 WORKLOADS = (

@@ -1,6 +1,6 @@
 """The file-system axis: ext4 as it is, with our modules, with its own options, and its peers."""
 
-from fastsync_lab.host.options import DEFAULT_INTERVAL_MS, mtime_options
+from fastsync_lab.host.options import DEFAULT_INTERVAL_MS, mode_options
 from fastsync_lab.study.contract import FASTSYNC, FileSystem
 
 
@@ -10,7 +10,7 @@ def in_mode(mode: str, interval_ms: int = DEFAULT_INTERVAL_MS) -> FileSystem:
         "truncate": "our ext4: mtime at the start of its interval",
         "defer": "our ext4: exact mtime, durable with the interval",
     }[mode]
-    options = mtime_options(mode, interval_ms)
+    options = ",".join(mode_options(mode, interval_ms))
     return FileSystem(mode, says, options=options, modules=FASTSYNC, interval_ms=interval_ms)
 
 
@@ -20,20 +20,19 @@ TRUNCATE, DEFER = in_mode("truncate"), in_mode("defer")
 OFF = FileSystem("off", "our ext4 without the option", modules=FASTSYNC)
 
 EAGER_KERNELS = ("6.12", "7.2")
-EAGER = FileSystem(
-    "eager",
-    "our ext4 with eager_sync",
-    options="eager_sync",
-    modules=FASTSYNC,
-    kernels=EAGER_KERNELS,
-)
-DEFER_EAGER = FileSystem(
-    "defer+eager",
-    "our ext4 with eager_sync, and mtime as in defer",
-    options=f"{DEFER.options},eager_sync",
-    modules=FASTSYNC,
-    interval_ms=DEFAULT_INTERVAL_MS,
-    kernels=EAGER_KERNELS,
+EAGER, DEFER_EAGER = (
+    FileSystem(
+        mode,
+        says,
+        options=",".join(mode_options(mode)),
+        modules=FASTSYNC,
+        interval_ms=interval_ms,
+        kernels=EAGER_KERNELS,
+    )
+    for mode, says, interval_ms in (
+        ("eager", "our ext4 with eager_sync", None),
+        ("defer+eager", "our ext4 with eager_sync, and mtime as in defer", DEFAULT_INTERVAL_MS),
+    )
 )
 EAGERS = (EAGER, DEFER_EAGER)
 

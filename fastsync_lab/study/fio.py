@@ -89,24 +89,29 @@ def job_of(text: str) -> dict[str, Any]:
     return job
 
 
-def values_of(text: str) -> Values:
-    """Writes a second, and the latency of the sync call after each, from fio's JSON (one job).
+def values_of(text: str, *, synced: bool = True) -> Values:
+    """What fio did, and the latency of the sync call after each, from its JSON (one job).
 
-    Raises FastsyncError when it is no such JSON or the job failed.
+    Without `synced`: the latency of its writes or, if it made none, of its reads; and of the time
+    all that the job took is counted, such as making its files. Raises FastsyncError when it is no
+    such JSON or the job failed.
     """
     try:
         job = job_of(text)
-        write, sync = job["write"], job["sync"]["lat_ns"]
+        side = job["write"] if job["write"]["total_ios"] or synced else job["read"]
+        times = job["sync"]["lat_ns"] if synced else side["clat_ns"]
+        operations = int(side["total_ios"])
+        rate = float(side["iops"]) if synced else operations * 1e3 / int(job["job_runtime"])
         return {
-            "operations": int(write["total_ios"]),
-            "ops_per_s": float(write["iops"]),
-            "mean_ns": round(float(sync["mean"])),
-            "p50_ns": int(sync["percentile"]["50.000000"]),
-            "p99_ns": int(sync["percentile"]["99.000000"]),
-            "max_ns": int(sync["max"]),
+            "operations": operations,
+            "ops_per_s": rate,
+            "mean_ns": round(float(times["mean"])),
+            "p50_ns": int(times["percentile"]["50.000000"]),
+            "p99_ns": int(times["percentile"]["99.000000"]),
+            "max_ns": int(times["max"]),
         }
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise FastsyncError(f"fio printed no result of a write job: {error!r}") from error
+    except (ValueError, KeyError, IndexError, TypeError, ZeroDivisionError) as error:
+        raise FastsyncError(f"fio printed no result: {error!r}") from error
 
 
 def bursts(kib: int, count: int) -> Script:

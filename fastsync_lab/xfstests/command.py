@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.case import CONTROL, MODES
 from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import build_dir, results_dir
 from fastsync_lab.host.progress import Report
 from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store

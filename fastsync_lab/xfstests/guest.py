@@ -5,9 +5,9 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.case import mode_options
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError
+from fastsync_lab.host.options import mode_options
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.results import DIED, FAIL, HUNG, NOT_RUN, PASS, Run

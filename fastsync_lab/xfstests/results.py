@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.crash.case import CONTROL
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import write_json
 
 FORMAT = 1

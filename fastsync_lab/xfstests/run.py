@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash.builds import module_digest
-from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules
 from fastsync_lab.host.debug.kernel import uml_kernel
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import KernelTree, file_checksum
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import RootImage, root_image

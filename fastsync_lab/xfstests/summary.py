@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fastsync_lab.crash.case import CONTROL, MODES
+from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Grid, Part, in_markdown

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError, UsageError
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.shell import run as shell_run
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.xfstests import run as run_module

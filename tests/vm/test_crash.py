@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fastsync_lab.crash.builds import prepare
-from fastsync_lab.crash.case import EAGER_MODES, Case, Outcome, Request
+from fastsync_lab.crash.case import Case, Outcome, Request
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.options import EAGER_MODES
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm.conftest import has_bursts

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from fastsync_lab.crash.builds import QEMU, prepare
-from fastsync_lab.crash.case import CONTROL
 from fastsync_lab.faults.compare import SAME_CALL, SAME_SORT, Case, Result, compare
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, JOURNAL, RECORD, SYNC_FLUSH
 from fastsync_lab.faults.sweep import Sweeper, sweeper
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 
