@@ -173,12 +173,6 @@ void ext4_mtime_fallocate(struct file *file);
 
 /* mtime_log.c */
 int ext4_mtime_handle_type(struct inode *inode, int dirty_flags);
-bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
-			   const struct ext4_inode *raw_inode,
-			   struct ext4_inode *before);
-bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
-			 const struct ext4_inode *raw_inode,
-			 struct ext4_inode *before, bool stamps_only);
 bool ext4_mtime_keeps_lazy(const struct inode *inode);
 void ext4_mtime_update_fsync_trans(handle_t *handle, struct inode *inode);
 void ext4_mtime_log_metadata(handle_t *handle, struct inode *inode);

@@ -89,9 +89,6 @@
 #include "mtime_compat.h"
 #include "mtime_internal.h"
 
-/* No file can have it: ext4 timestamps begin in 1901. */
-#define EXT4_MTIME_NEVER	S64_MIN
-
 /* Further behind than can be told, or unknown. */
 #define EXT4_MTIME_FAR		0x7fffffffU
 
@@ -119,12 +116,6 @@ void ext4_mtime_init_inode(struct ext4_inode_info *ei)
 {
 	ei->i_mtime_info = (struct ext4_mtime_inode) {};
 	ext4_mtime_forget(&ei->i_mtime_info);
-}
-
-/* Have stamps been noted since the inode was read? */
-bool ext4_mtime_on_record(const struct ext4_mtime_inode *mi)
-{
-	return mi->logged.mtime_ns != EXT4_MTIME_NEVER;
 }
 
 bool ext4_mtime_known(const struct ext4_mtime_behind *behind)
@@ -259,20 +250,17 @@ static void ext4_mtime_next_tid(struct ext4_mtime_inode *mi, tid_t tid)
  * @handle: what they are logged under, journalled
  * @inode: the inode
  * @raw_inode: holds the stamps
- * @stamps_only: the handle claims to log nothing else, so the option is on, or
- *	was when the handle was started
+ *
+ * Not to be called unless ext4_mtime_takes_note(), or the handle claims to log
+ * stamps alone: the option is on then, or was when the handle was started.
  */
 void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
-			    const struct ext4_inode *raw_inode,
-			    bool stamps_only)
+			    const struct ext4_inode *raw_inode)
 {
 	struct ext4_mtime_inode *mi = &EXT4_I(inode)->i_mtime_info;
 	struct ext4_mtime_stamps stamps;
 	tid_t tid;
 
-	if (likely(!stamps_only && !ext4_mtime_on_record(mi) &&
-		   !ext4_mtime_policy(inode->i_sb)))
-		return;
 	/* A restart that failed has left the handle without a transaction. */
 	if (is_handle_aborted(handle)) {
 		ext4_mtime_forget(mi);

@@ -79,8 +79,23 @@ void ext4_mtime_attach(struct ext4_sb_info *sbi);
 void ext4_mtime_init_group(struct ext4_mtime_group *group);
 int ext4_mtime_group_flush(struct super_block *sb, bool aborts);
 
+/* Of an inode of which no stamps have been noted: ext4's timestamps begin in 1901. */
+#define EXT4_MTIME_NEVER	S64_MIN
+
+/* Have stamps been noted since the inode was read? */
+static inline bool ext4_mtime_on_record(const struct ext4_mtime_inode *mi)
+{
+	return mi->logged.mtime_ns != EXT4_MTIME_NEVER;
+}
+
+/* Are stamps that are logged to be noted? */
+static inline bool ext4_mtime_takes_note(struct inode *inode)
+{
+	return ext4_mtime_on_record(&EXT4_I(inode)->i_mtime_info) ||
+		ext4_mtime_policy(inode->i_sb);
+}
+
 /* mtime_durable.c; all with i_raw_lock held */
-bool ext4_mtime_on_record(const struct ext4_mtime_inode *mi);
 bool ext4_mtime_known(const struct ext4_mtime_behind *behind);
 bool ext4_mtime_younger(const struct ext4_mtime_inode *mi,
 			const struct ext4_mtime_behind *behind,
@@ -89,8 +104,7 @@ struct ext4_mtime_stamps
 ext4_mtime_stamps_of(const struct ext4_mtime_stamps *logged,
 		     const struct ext4_mtime_behind *behind);
 void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
-			    const struct ext4_inode *raw_inode,
-			    bool stamps_only);
+			    const struct ext4_inode *raw_inode);
 bool ext4_mtime_is_logged(const struct ext4_mtime_inode *mi, s64 mtime_ns,
 			  s64 ctime_ns);
 void ext4_mtime_note_durable(struct ext4_mtime_inode *mi,

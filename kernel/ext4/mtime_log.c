@@ -53,7 +53,7 @@
 
 #include "ext4.h"
 #include "ext4_jbd2.h"
-#include "mtime_internal.h"
+#include "mtime_fill.h"
 
 /**
  * ext4_mtime_handle_type - type of the handle for ext4_dirty_inode()
@@ -122,49 +122,25 @@ static bool ext4_mtime_same_but_stamps(struct ext4_inode *before,
 	return !memcmp(before, after, size);
 }
 
-/**
- * ext4_mtime_begin_fill - before the raw inode is filled in
- * @handle: what the inode is logged under
- * @inode: the inode
- * @raw_inode: its raw inode in the buffer
- * @before: where to keep the raw inode, if need be
- *
- * Context: i_raw_lock held.
- * Return: whether the handle claims to log stamps alone.
- */
-bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
-			   const struct ext4_inode *raw_inode,
-			   struct ext4_inode *before)
+/* ext4_mtime_begin_fill(), where the handle claims to log stamps alone. */
+void ext4_mtime_keep_raw(struct inode *inode, const struct ext4_inode *raw_inode,
+			 struct ext4_inode *before)
 {
-	if (likely(!ext4_handle_valid(handle) ||
-		   handle->h_type != EXT4_HT_STAMPS))
-		return false;
 	/* Sizes that the compiler knows: this is done for each write. */
 	memcpy(before, raw_inode, EXT4_GOOD_OLD_INODE_SIZE);
 	if (EXT4_INODE_SIZE(inode->i_sb) > EXT4_GOOD_OLD_INODE_SIZE)
 		memcpy((char *)before + EXT4_GOOD_OLD_INODE_SIZE,
 		       (const char *)raw_inode + EXT4_GOOD_OLD_INODE_SIZE,
 		       sizeof(*before) - EXT4_GOOD_OLD_INODE_SIZE);
-	return true;
 }
 
-/**
- * ext4_mtime_end_fill - after the raw inode has been filled in
- * @handle: what the inode is logged under
- * @inode: the inode
- * @raw_inode: its raw inode in the buffer
- * @before: what ext4_mtime_begin_fill() kept
- * @stamps_only: what ext4_mtime_begin_fill() returned
- *
- * Context: i_raw_lock held since ext4_mtime_begin_fill(), handle open.
- * Return: whether the claim is true.
- */
-bool ext4_mtime_end_fill(handle_t *handle, struct inode *inode,
-			 const struct ext4_inode *raw_inode,
-			 struct ext4_inode *before, bool stamps_only)
+/* ext4_mtime_end_fill(), where there is something to note or to compare. */
+bool ext4_mtime_note_filled(handle_t *handle, struct inode *inode,
+			    const struct ext4_inode *raw_inode,
+			    struct ext4_inode *before, bool stamps_only)
 {
 	if (ext4_handle_valid(handle))
-		ext4_mtime_note_logged(handle, inode, raw_inode, stamps_only);
+		ext4_mtime_note_logged(handle, inode, raw_inode);
 	return stamps_only &&
 		ext4_mtime_same_but_stamps(before, raw_inode,
 					   ext4_mtime_raw_size(inode));

@@ -101,16 +101,6 @@
 #define JBD2_BURST_JUMP_MIN	0x00100000U
 #define JBD2_BURST_JUMP_SPREAD	0x40000000U
 
-/**
- * jbd2_burst_on - may the journal's commits be bursts?
- * @journal: the journal
- */
-bool jbd2_burst_on(journal_t *journal)
-{
-	return READ_ONCE(jbd2_burst_of(journal)->on);
-}
-EXPORT_SYMBOL(jbd2_burst_on);
-
 /* --- what a transaction exposes ------------------------------------------- */
 
 /* May what it exposes be written only after the mark has been made? */

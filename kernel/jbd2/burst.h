@@ -90,9 +90,25 @@ struct jbd2_burst {
 	struct jbd2_burst_stats	stats;
 };
 
+/* A journal_t as it is allocated; carrier.c puts more behind. */
+struct jbd2_burst_journal {
+	journal_t		journal; /* first, for kfree() */
+	struct jbd2_burst	burst;
+};
+
+static inline struct jbd2_burst *jbd2_burst_of(journal_t *journal)
+{
+	return &container_of(journal, struct jbd2_burst_journal, journal)->burst;
+}
+
+/* May the journal's commits be bursts? */
+static inline bool jbd2_burst_on(journal_t *journal)
+{
+	return READ_ONCE(jbd2_burst_of(journal)->on);
+}
+
 /* For the file system */
 void jbd2_burst_mark(handle_t *handle, enum jbd2_burst_reason reason);
-bool jbd2_burst_on(journal_t *journal);
 bool jbd2_burst_left(journal_t *journal);
 int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
@@ -115,7 +131,6 @@ int jbd2_burst_empty_log(journal_t *journal);
 int jbd2_burst_check_empty(journal_t *journal);
 
 /* For the journal and its commit thread */
-struct jbd2_burst *jbd2_burst_of(journal_t *journal);
 void jbd2_burst_loaded(journal_t *journal);
 void jbd2_burst_destroy(journal_t *journal);
 void jbd2_burst_mark_transaction(transaction_t *transaction,
@@ -133,8 +148,25 @@ void jbd2_burst_gather(journal_t *journal);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
-bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh);
+void jbd2_burst_add(journal_t *journal, struct buffer_head *bh);
 void jbd2_burst_submit_rest(journal_t *journal);
 u32 jbd2_burst_crc(u32 sum, const void *data, size_t len);
+
+/**
+ * jbd2_burst_submit - have a block of the log written
+ * @journal: the journal
+ * @bh: the block's buffer, locked and clean; its completion is not used
+ *
+ * It may wait for its neighbours until jbd2_burst_submit_rest(). Do not sleep before.
+ *
+ * Return: false if there are no bursts: the caller is to send it.
+ */
+static inline bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh)
+{
+	if (likely(!jbd2_burst_on(journal)))
+		return false;
+	jbd2_burst_add(journal, bh);
+	return true;
+}
 
 #endif	/* _JBD2_BURST_H */

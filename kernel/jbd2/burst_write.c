@@ -107,27 +107,16 @@ static bool jbd2_burst_add_block(struct bio *bio, struct buffer_head *bh)
 	return true;
 }
 
-/**
- * jbd2_burst_submit - have a block of the log written
- * @journal: the journal
- * @bh: the block's buffer, locked and clean; its completion is not used
- *
- * It may wait for its neighbours until jbd2_burst_submit_rest(). Do not sleep before.
- *
- * Return: false if there are no bursts: the caller is to send it.
- */
-bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh)
+/* jbd2_burst_submit(), where there are bursts. */
+void jbd2_burst_add(journal_t *journal, struct buffer_head *bh)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 
-	if (likely(!burst->on))
-		return false;
 	if (burst->bio && jbd2_burst_add_block(burst->bio, bh))
-		return true;
+		return;
 	jbd2_burst_submit_rest(journal);
 	burst->bio = jbd2_burst_alloc_bio(bh);
 	WARN_ON_ONCE(!jbd2_burst_add_block(burst->bio, bh));
-	return true;
 }
 
 /**

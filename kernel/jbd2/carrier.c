@@ -112,30 +112,22 @@ struct jbd2_carrier {
 
 /* What a journal_t is allocated as. */
 struct jbd2_carried_journal {
-	journal_t		journal;	/* first, for kfree() */
+	struct jbd2_burst_journal base;		/* first, for kfree() */
 	struct jbd2_carrier	carrier;
-	struct jbd2_burst	burst;
 };
 
-static_assert(!offsetof(struct jbd2_carried_journal, journal));
+static_assert(!offsetof(struct jbd2_carried_journal, base.journal));
 
 static struct jbd2_carrier *jbd2_carrier_of(journal_t *journal)
 {
 	return &container_of(journal, struct jbd2_carried_journal,
-			     journal)->carrier;
+			     base.journal)->carrier;
 }
 
 static journal_t *jbd2_journal_of(struct jbd2_carrier *carrier)
 {
 	return &container_of(carrier, struct jbd2_carried_journal,
-			     carrier)->journal;
-}
-
-/* What burst.c keeps of a journal. */
-struct jbd2_burst *jbd2_burst_of(journal_t *journal)
-{
-	return &container_of(journal, struct jbd2_carried_journal,
-			     journal)->burst;
+			     carrier)->base.journal;
 }
 
 /**
@@ -155,9 +147,9 @@ journal_t *jbd2_carrier_alloc_journal(void)
 	INIT_LIST_HEAD(&carrier->under_way);
 	spin_lock_init(&carrier->lock);
 	init_waitqueue_head(&carrier->wait);
-	spin_lock_init(&wrapper->burst.lock);
-	init_waitqueue_head(&wrapper->burst.wait);
-	return &wrapper->journal;
+	spin_lock_init(&wrapper->base.burst.lock);
+	init_waitqueue_head(&wrapper->base.burst.wait);
+	return &wrapper->base.journal;
 }
 
 /* Is this transaction, which is being committed, to be carried? */

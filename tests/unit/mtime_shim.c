@@ -170,7 +170,8 @@ static void log_inode(tid_t tid, s64 atime_ns, s64 mtime_ns, s64 ctime_ns,
 	handle_t handle = { .h_transaction = &transaction };
 	struct ext4_inode raw = { .stamps = { atime_ns, mtime_ns, ctime_ns } };
 
-	ext4_mtime_note_logged(&handle, &inode, &raw, stamps_only);
+	if (stamps_only || ext4_mtime_takes_note(&inode))
+		ext4_mtime_note_logged(&handle, &inode, &raw);
 }
 
 void log_stamps(tid_t tid, s64 atime_ns, s64 mtime_ns, s64 ctime_ns)
@@ -184,7 +185,7 @@ void log_aborted(void)
 	handle_t handle = {};
 	struct ext4_inode raw = {};
 
-	ext4_mtime_note_logged(&handle, &inode, &raw, false);
+	ext4_mtime_note_logged(&handle, &inode, &raw);
 }
 
 bool on_record(void)
