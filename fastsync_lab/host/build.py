@@ -102,8 +102,8 @@ def copy_stock(tree: KernelTree, source: Path) -> None:
 def apply_glue(tree: KernelTree, source: Path) -> Iterator[Path]:
     """Add our files and glue to the stock sources under `source`; each patch, once it is applied.
 
-    Our files for a file system come with the patch that first changes its Makefile, so the sources
-    compile after each. Raises FastsyncError when something does not fit.
+    Our files for a file system come with the patch that first changes its Makefile, so what a
+    Makefile names is there. Raises FastsyncError when something does not fit.
     """
     left = [name for name in FILESYSTEMS if overlay_files(name)]
     for patch in glue_patches(tree.series):
