@@ -12,6 +12,9 @@ CACHED = ("emmc", "ufs", "sata-ssd", "nvme")  # profiles with a volatile cache
 SLOW_BARRIERS = ("emmc", "sata-ssd", "nvme")
 DURABLE_PEERS = tuple(one.name for one in PEERS if one.durable)
 BEST = "the best peer"
+# Eight tasks fall into one of two rhythms, with all or with half of them in a commit, as the phase
+# of a run has it: stock's own figures differ by a factor of two.
+ONE_TASK = ("append", "create", "rename", "scattered", "varmail")
 
 
 def faster_than(
@@ -52,7 +55,7 @@ FILES = (
     ),
     faster_than((STOCK.name,), 1.3, ("append",), devices=("nvme-plp",)),
     speed_over("stock", OURS, 1.0, devices=("nvme-plp",)),
-    speed_over("stock", ("off",), least=0.99, most=1.01),
+    speed_over("stock", ("off",), least=0.99, most=1.01, workloads=ONE_TASK),
 )
 SQLITE = (
     faster_than(("f2fs",), 1.0, ("WAL",), ("insert",)),
