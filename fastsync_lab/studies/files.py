@@ -60,5 +60,6 @@ STUDY = Study(
     read=read,
     wants=wants,
     programs=(FILEBENCH,),
+    beside=eager_bars.BESIDE,
     required=eager_bars.FILES,
 )

@@ -4,6 +4,7 @@ The bars are those that the project set itself before it was built: speed over s
 peers and over the device itself, and nowhere below stock.
 """
 
+from fastsync_lab.study.contract import Beside
 from fastsync_lab.study.filesystems import EAGERS, PEERS, RAW, STOCK
 from fastsync_lab.study.judge import Requirement, Where, speed_over
 
@@ -15,6 +16,14 @@ BEST = "the best peer"
 # Eight tasks fall into one of two rhythms, with all or with half of them in a commit, as the phase
 # of a run has it: stock's own figures differ by a factor of two.
 ONE_TASK = ("append", "create", "rename", "scattered", "varmail")
+
+# What a reader sees beside each other.
+BESIDE = Beside(
+    "ops_per_s",
+    ("stock", "fast_commit", "xfs", "f2fs", "defer", "defer+eager"),
+    ratios=(("defer+eager", "stock"), ("defer+eager", "f2fs")),
+    also=tuple((metric, ("stock", "f2fs", "defer+eager")) for metric in ("p99_ns", "kib")),
+)
 
 
 def faster_than(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fastsync_lab.study.contract import Study
+from fastsync_lab.study.contract import SPEED_BESIDE, Study
 from fastsync_lab.study.judge import LABELS
 from fastsync_lab.study.rows import (
     CLASS_METRICS,
@@ -24,8 +24,7 @@ from fastsync_lab.study.show import Group, grouped, label, pairs_of
 
 # In a reader's order; others come after them.
 DEVICES = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us")
-MAIN = ("stock", "ideal", "truncate", "defer")
-OTHERS = tuple(name for name in MAIN if name != "ideal")
+MAIN = SPEED_BESIDE.names
 CLASS_LABELS = dict(
     zip(CLASS_METRICS, ("file data", "journal", "other metadata", "not sorted"), strict=True)
 )
@@ -225,10 +224,15 @@ class Namer:
         return Figure(kind, stem, title, f"Linux {self.place.machine}", axis, **rest)
 
 
+def without_ideal(names: Iterable[str]) -> list[str]:
+    """What speed is shown of: fdatasync() itself is the reference."""
+    return [name for name in names if name != "ideal"]
+
+
 def names_in(study: Study[Any], groups: Groups) -> list[str]:
-    """What has bars: the four file systems, or every scheduler."""
+    """What has bars: the file systems that its table has beside each other, or every scheduler."""
     if study.compared == "system":
-        return list(MAIN)
+        return list(study.beside.names if study.beside else MAIN)
     return list(dict.fromkeys(name for group in groups.values() for name in group))
 
 
@@ -239,7 +243,7 @@ def workload_figures(namer: Namer, lines: Sequence[Line]) -> list[Figure]:
     names = names_in(study, groups)
     call = "of a call" if study.compared == "scheduler" else "of a sync call or transaction"
     found = []
-    if speed := bars_of(study, groups, speed_bars, OTHERS):
+    if speed := bars_of(study, groups, speed_bars, without_ideal(names)):
         reference = (1.0, FDATASYNC)
         found.append(namer.make("speed", name, name, SPEED_AXIS, groups=speed, reference=reference))
     if written := seen_parts(bars_of(study, groups, byte_bars, names)):
@@ -368,7 +372,7 @@ def overview(studies: Mapping[str, Study[Any]], lines: Sequence[Line]) -> Figure
         names = shown_names(study, mine)
         shown = [line for line in mine if (line.place.workload, line.place.subject) in names]
         for (device, name), group in grouped(study, shown).items():
-            if bars := speed_bars(study, group, OTHERS):
+            if bars := speed_bars(study, group, without_ideal(MAIN)):
                 said = f"{study.name}: {name}"
                 groups[f"{said}, {device}" if several else said] = bars
     if not groups:

@@ -31,6 +31,8 @@ COLORS = {
     "truncate": "#1f77b4",
     "defer": "#2ca089",
     "off": "#c7cad0",
+    "eager": "#d9822b",
+    "defer+eager": "#c0392b",
     "mq-deadline": "#8a8f98",
     "no writer": "#3a3f47",
     "qasio": "#2ca089",

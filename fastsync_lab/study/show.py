@@ -8,7 +8,7 @@ from fastsync_lab.host.options import DEFAULT_INTERVAL_MS
 from fastsync_lab.study.contract import Study, Table, required_of
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.judge import LABELS, Verdict, judge
-from fastsync_lab.study.rows import METRICS, Line, Place, Stat, sweeps
+from fastsync_lab.study.rows import CLASS_METRICS, METRICS, Line, Place, Stat, sweeps
 from fastsync_lab.study.store import Result
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ def beside_grid(study: Study[Any], lines: Sequence[Line]) -> Grid | None:
     head += [f"{names[0]}, {METRICS[one.metric].head}", *names[1:]]
     head += [f"{LABELS.get(a, a)} ÷ {LABELS.get(b, b)}" for a, b in one.ratios]
     for metric, of in one.also:
-        head += [f"{METRICS[metric].head} KiB/op: {of[0]}", *of[1:]]
+        unit = " KiB/op" if metric in CLASS_METRICS else ""
+        head += [f"{METRICS[metric].head}{unit}: {of[0]}", *of[1:]]
     return Grid(head, texts, texts=2)
 
 
