@@ -17,6 +17,7 @@ from tests.vm.conftest import has_bursts
 from tests.vm.test_crash_tids import FAULT as TIDS
 from tests.vm.test_eager_data_faults import PLANTED as PLANTED_DATA
 from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
+from tests.vm.test_eager_preallocation import FAULT as PREALLOCATION
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
@@ -97,6 +98,6 @@ def problems(outcome: Outcome) -> str:
 
 
 def test_every_fault_is_looked_for() -> None:
-    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem}
+    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | {TIDS.stem, PREALLOCATION.stem}
     planted |= PLANTED_EAGER | set(PLANTED_DATA)
     assert {path.stem for path in FAULTS.glob("*.patch")} == planted
