@@ -41,7 +41,7 @@ from fastsync_lab.host.debug.kernel import debug_kernel as build_debug_kernel
 from fastsync_lab.host.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import UML, KernelTree
-from fastsync_lab.host.options import CONTROL, MODES
+from fastsync_lab.host.options import CONTROL, DEFAULT_INTERVAL_MS, MODES
 from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.host.progress import Report, progress
 from fastsync_lab.studies import studies
@@ -193,7 +193,9 @@ def crash(
         int, typer.Option(help="How many crash states of each; boundaries are all taken.", min=1)
     ] = 200,
     seed: Annotated[int, typer.Option(help="Another one: other operations, other states.")] = 1,
-    interval: Annotated[int, typer.Option(help="mtime_update, in ms.", min=1, max=1000)] = 100,
+    interval: Annotated[
+        int, typer.Option(help="mtime_update, in ms.", min=1, max=1000)
+    ] = DEFAULT_INTERVAL_MS,
     state: Annotated[
         str | None, typer.Option(help="Look at this state alone, of what was recorded last.")
     ] = None,

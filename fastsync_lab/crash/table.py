@@ -9,10 +9,15 @@ from fastsync_lab.crash.logged import PREFIX
 from fastsync_lab.crash.logged_blocks import TOGGLING
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
-from fastsync_lab.host.options import CONTROL, EAGER_MODES, MODES, MTIME_MODES
+from fastsync_lab.host.options import (
+    CONTROL,
+    DEFAULT_INTERVAL_MS,
+    EAGER_MODES,
+    MODES,
+    MTIME_MODES,
+)
 
 ALL = "all"
-DEFAULT_INTERVAL_MS = 100
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,27 @@
 """The file-system axis: ext4 as it is, with our modules, with its own options, and its peers."""
 
-from fastsync_lab.host.options import DEFAULT_INTERVAL_MS, mode_options
+from fastsync_lab.host.options import DEFAULT_INTERVAL_MS, EAGER_MODES, mode_options, mtime_mode
 from fastsync_lab.study.contract import FASTSYNC, FileSystem
+
+EAGER_KERNELS = ("6.12", "7.2")
+SAYS = {
+    "truncate": "our ext4: mtime at the start of its interval",
+    "defer": "our ext4: exact mtime, durable with the interval",
+    "eager": "our ext4 with eager_sync",
+    "defer+eager": "our ext4 with eager_sync, and mtime as in defer",
+}
 
 
 def in_mode(mode: str, interval_ms: int = DEFAULT_INTERVAL_MS) -> FileSystem:
-    """Our ext4 in a mode of mtime_update."""
-    says = {
-        "truncate": "our ext4: mtime at the start of its interval",
-        "defer": "our ext4: exact mtime, durable with the interval",
-    }[mode]
-    options = ",".join(mode_options(mode, interval_ms))
-    return FileSystem(mode, says, options=options, modules=FASTSYNC, interval_ms=interval_ms)
+    """Our ext4 in one of these modes."""
+    return FileSystem(
+        mode,
+        SAYS[mode],
+        options=",".join(mode_options(mode, interval_ms)),
+        modules=FASTSYNC,
+        interval_ms=None if mtime_mode(mode) == "off" else interval_ms,
+        kernels=EAGER_KERNELS if mode in EAGER_MODES else (),
+    )
 
 
 STOCK = FileSystem("stock", "Debian's ext4")
@@ -19,21 +29,7 @@ IDEAL = FileSystem("ideal", "Debian's ext4, fdatasync in place of fsync", sync_c
 TRUNCATE, DEFER = in_mode("truncate"), in_mode("defer")
 OFF = FileSystem("off", "our ext4 without the option", modules=FASTSYNC)
 
-EAGER_KERNELS = ("6.12", "7.2")
-EAGER, DEFER_EAGER = (
-    FileSystem(
-        mode,
-        says,
-        options=",".join(mode_options(mode)),
-        modules=FASTSYNC,
-        interval_ms=interval_ms,
-        kernels=EAGER_KERNELS,
-    )
-    for mode, says, interval_ms in (
-        ("eager", "our ext4 with eager_sync", None),
-        ("defer+eager", "our ext4 with eager_sync, and mtime as in defer", DEFAULT_INTERVAL_MS),
-    )
-)
+EAGER, DEFER_EAGER = map(in_mode, EAGER_MODES)
 EAGERS = (EAGER, DEFER_EAGER)
 
 MODES = (TRUNCATE.name, DEFER.name)

@@ -20,7 +20,6 @@ MACHINE = (
     f"User-Mode Linux, {MEMORY_MIB} MiB, {DEVICES} devices of {CAPACITY_MIB} MiB, {PROFILE}, "
     "real time"
 )
-INTERVAL_MS = 100
 PREPARE_LIMIT_S = 240
 FUNCTIONS = Path(__file__).with_name("guest.sh")
 # What the suite says when something went wrong, and what we call it.
@@ -48,7 +47,7 @@ def parse_check(text: str, seconds: int) -> Run:
 
 def mount_options(mode: str) -> str:
     """What a mode adds to the suite's own mount options."""
-    options = ",".join(mode_options(mode, INTERVAL_MS))
+    options = ",".join(mode_options(mode))
     return f"-o {options}" if options else ""
 
 
