@@ -153,7 +153,12 @@ void ext4_eager_committed(struct super_block *sb, tid_t tid)
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	LIST_HEAD(copies);
 
-	/* Of its parity there is none but this until the callback returns. */
+	/*
+	 * Of its parity there is none but this until the callback returns, and its
+	 * handles have stopped: nobody adds to the list.
+	 */
+	if (likely(list_empty(&eager->copies[tid & 1])))
+		return;
 	spin_lock(&eager->copies_lock);
 	list_splice_init(&eager->copies[tid & 1], &copies);
 	spin_unlock(&eager->copies_lock);

@@ -186,10 +186,30 @@ void ext4_mtime_init_inode(struct ext4_inode_info *ei);
 /* mtime_sync.c */
 void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 			   struct ext4_mtime_sync *sync);
-int ext4_mtime_end_sync(struct inode *inode,
-			const struct ext4_mtime_sync *sync, int err);
+int ext4_mtime_note_synced(struct inode *inode,
+			   const struct ext4_mtime_sync *sync, int err);
 int ext4_mtime_flush(struct super_block *sb);
 int ext4_mtime_flush_for(struct inode *inode, bool datasync,
 			 const struct ext4_mtime_sync *sync);
+
+/**
+ * ext4_mtime_end_sync - the chosen transaction has been committed
+ * @inode: the file
+ * @sync: the choice that ext4_mtime_begin_sync() made
+ * @err: what the commit returned
+ *
+ * A fast commit does not move j_commit_sequence, so ext4_mtime_settle() would
+ * not see it.
+ *
+ * Return: @err, or -EIO if the option is on and the journal has been aborted:
+ * jbd2 takes a transaction that ended so for a committed one.
+ */
+static inline int ext4_mtime_end_sync(struct inode *inode,
+				      const struct ext4_mtime_sync *sync,
+				      int err)
+{
+	return likely(!sync->policy) ?
+		err : ext4_mtime_note_synced(inode, sync, err);
+}
 
 #endif	/* _EXT4_MTIME_H */

@@ -260,25 +260,12 @@ static void ext4_mtime_start_carried(struct inode *inode,
 					  msecs_to_jiffies(interval_ms));
 }
 
-/**
- * ext4_mtime_end_sync - the chosen transaction has been committed
- * @inode: the file
- * @sync: the choice that ext4_mtime_begin_sync() made
- * @err: what the commit returned
- *
- * A fast commit does not move j_commit_sequence, so ext4_mtime_settle() would
- * not see it.
- *
- * Return: @err, or -EIO if the option is on and the journal has been aborted:
- * jbd2 takes a transaction that ended so for a committed one.
- */
-int ext4_mtime_end_sync(struct inode *inode,
-			const struct ext4_mtime_sync *sync, int err)
+/* ext4_mtime_end_sync(), of a sync that had the option on. */
+int ext4_mtime_note_synced(struct inode *inode,
+			   const struct ext4_mtime_sync *sync, int err)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
 
-	if (likely(!sync->policy))
-		return err;
 	/*
 	 * The flag is set before the tid counts as committed, each under
 	 * j_state_lock, so whoever has seen the second sees the first.

@@ -109,13 +109,9 @@ static bool jbd2_burst_comes_later(enum jbd2_burst_reason reason)
 	return reason != JBD2_BURST_CONVERTED && reason != JBD2_BURST_ZEROED;
 }
 
-/**
- * jbd2_burst_mark_transaction - a transaction exposes what may not be durable
- * @transaction: which has not been locked, or has handles
- * @reason: why
- */
-void jbd2_burst_mark_transaction(transaction_t *transaction,
-				 enum jbd2_burst_reason reason)
+/* jbd2_burst_mark_transaction(), where there are bursts. */
+void jbd2_burst_add_mark(transaction_t *transaction,
+			 enum jbd2_burst_reason reason)
 {
 	journal_t *journal = transaction->t_journal;
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
@@ -124,8 +120,6 @@ void jbd2_burst_mark_transaction(transaction_t *transaction,
 	bool is_new;
 	u64 failed;
 
-	if (likely(!READ_ONCE(burst->on)))
-		return;
 	spin_lock(&burst->lock);
 	if (mark->tid != tid)
 		*mark = (struct jbd2_burst_mark) { .tid = tid };
@@ -139,36 +133,17 @@ void jbd2_burst_mark_transaction(transaction_t *transaction,
 	if (is_new)
 		trace_jbd2_burst_mark(journal, tid, reason, _RET_IP_);
 }
-
-/**
- * jbd2_burst_mark - a handle logs what exposes something that may not be durable
- * @handle: of the file system, in a transaction
- * @reason: why
- */
-void jbd2_burst_mark(handle_t *handle, enum jbd2_burst_reason reason)
-{
-	/* Of an aborted handle, too: its transaction may commit all the same. */
-	if (handle->h_transaction)
-		jbd2_burst_mark_transaction(handle->h_transaction, reason);
-}
-EXPORT_SYMBOL(jbd2_burst_mark);
+EXPORT_SYMBOL(jbd2_burst_add_mark);
 
 /* --- the commit ----------------------------------------------------------- */
 
-/**
- * jbd2_burst_begin - a commit begins; nothing of it has been sent
- * @journal: the journal
- *
- * Context: the commit thread; may sleep.
- */
-void jbd2_burst_begin(journal_t *journal)
+/* jbd2_burst_begin(), where there are bursts. */
+void jbd2_burst_prepare(journal_t *journal)
 {
-	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	u64 begun;
 
-	if (unlikely(burst->on))
-		jbd2_burst_gather(journal);
-	jbd2_carrier_numbers(journal, &begun, &burst->failed);
+	jbd2_burst_gather(journal);
+	jbd2_carrier_numbers(journal, &begun, &jbd2_burst_of(journal)->failed);
 }
 
 /**
@@ -193,22 +168,13 @@ static bool jbd2_burst_is_covered(journal_t *journal,
 		jbd2_carrier_covers(journal, mark->begun, mark->failed);
 }
 
-/**
- * jbd2_burst_commits_async - may the commit record be sent with the blocks?
- * @journal: the journal
- * @tid: the transaction, being committed, all of its handles stopped
- *
- * Return: where there are no bursts, whether commits are asynchronous.
- */
-bool jbd2_burst_commits_async(journal_t *journal, tid_t tid)
+/* jbd2_burst_commits_async(), where there are bursts. */
+bool jbd2_burst_decide(journal_t *journal, tid_t tid)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	struct jbd2_burst_mark mark = {};
 	bool covered;
 	int i;
-
-	if (likely(!burst->on))
-		return jbd2_has_feature_async_commit(journal);
 
 	WARN_ON_ONCE(burst->bio);
 	spin_lock(&burst->lock);
@@ -248,7 +214,7 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	ktime_t since = ktime_get(), began = *start_time;
 	unsigned long blocks;
 
-	if (likely(!burst->on)) {
+	if (likely(!jbd2_burst_on(journal))) {
 		blkdev_issue_flush(journal->j_dev);
 		return err;
 	}
@@ -311,7 +277,7 @@ void jbd2_burst_show_empty(journal_t *journal)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 
-	if (!burst->on)
+	if (!jbd2_burst_on(journal))
 		return;
 	jbd2_burst_set_features(journal, burst->compat, burst->incompat);
 	jbd2_burst_set_driver(journal, burst->driver);
@@ -323,7 +289,7 @@ void jbd2_burst_show_empty(journal_t *journal)
  */
 void jbd2_burst_show_log(journal_t *journal)
 {
-	if (!jbd2_burst_of(journal)->on)
+	if (!jbd2_burst_on(journal))
 		return;
 	jbd2_burst_set_features(journal, JBD2_FEATURE_COMPAT_CHECKSUM,
 				JBD2_FEATURE_INCOMPAT_ASYNC_COMMIT);
@@ -362,7 +328,7 @@ int jbd2_burst_switch(journal_t *journal, bool on)
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	journal_superblock_t *sb = journal->j_superblock;
 
-	if (burst->on == on)
+	if (jbd2_burst_on(journal) == on)
 		return 0;
 	if (is_journal_aborted(journal))
 		return -EIO;
@@ -425,7 +391,7 @@ void jbd2_burst_destroy(journal_t *journal)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 
-	if (burst->on)
+	if (jbd2_burst_on(journal))
 		jbd2_burst_set_driver(journal, burst->driver);
 }
 

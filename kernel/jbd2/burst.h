@@ -108,7 +108,8 @@ static inline bool jbd2_burst_on(journal_t *journal)
 }
 
 /* For the file system */
-void jbd2_burst_mark(handle_t *handle, enum jbd2_burst_reason reason);
+void jbd2_burst_add_mark(transaction_t *transaction,
+			 enum jbd2_burst_reason reason);
 bool jbd2_burst_left(journal_t *journal);
 int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
@@ -124,7 +125,7 @@ int jbd2_burst_settle_begin(journal_t *journal, tid_t *tid);
 int jbd2_burst_settle_end(journal_t *journal, tid_t tid);
 
 /* burst_tail.c, for the journal */
-void jbd2_burst_log_starts(journal_t *journal, transaction_t *transaction);
+void jbd2_burst_set_floor(journal_t *journal, transaction_t *transaction);
 void jbd2_burst_limit_tail(journal_t *journal, tid_t *tid, unsigned long *block);
 bool jbd2_burst_make_room(journal_t *journal);
 int jbd2_burst_empty_log(journal_t *journal);
@@ -133,24 +134,101 @@ int jbd2_burst_check_empty(journal_t *journal);
 /* For the journal and its commit thread */
 void jbd2_burst_loaded(journal_t *journal);
 void jbd2_burst_destroy(journal_t *journal);
-void jbd2_burst_mark_transaction(transaction_t *transaction,
-				 enum jbd2_burst_reason reason);
-void jbd2_burst_begin(journal_t *journal);
+void jbd2_burst_prepare(journal_t *journal);
 blk_opf_t jbd2_burst_sb_flags(journal_t *journal);
-bool jbd2_burst_commits_async(journal_t *journal, tid_t tid);
+bool jbd2_burst_decide(journal_t *journal, tid_t tid);
 int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 		     ktime_t *start_time, int err);
 void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
 		      s64 flush_ns);
-void jbd2_burst_join(journal_t *journal, tid_t tid);
+void jbd2_burst_add_waiter(journal_t *journal, tid_t tid);
 void jbd2_burst_served(journal_t *journal, tid_t tid);
 void jbd2_burst_gather(journal_t *journal);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
 void jbd2_burst_add(journal_t *journal, struct buffer_head *bh);
-void jbd2_burst_submit_rest(journal_t *journal);
+void jbd2_burst_send(journal_t *journal);
 u32 jbd2_burst_crc(u32 sum, const void *data, size_t len);
+
+/*
+ * The hooks. jbd2 and ext4 call them for each commit, handle or block; where there
+ * are no bursts that is a look, and no call.
+ */
+
+/**
+ * jbd2_burst_mark_transaction - a transaction exposes what may not be durable
+ * @transaction: which has not been locked, or has handles
+ * @reason: why
+ */
+static inline void jbd2_burst_mark_transaction(transaction_t *transaction,
+					       enum jbd2_burst_reason reason)
+{
+	if (unlikely(jbd2_burst_on(transaction->t_journal)))
+		jbd2_burst_add_mark(transaction, reason);
+}
+
+/**
+ * jbd2_burst_mark - a handle logs what exposes something that may not be durable
+ * @handle: of the file system, in a transaction
+ * @reason: why
+ */
+static inline void jbd2_burst_mark(handle_t *handle,
+				   enum jbd2_burst_reason reason)
+{
+	/* Of an aborted handle, too: its transaction may commit all the same. */
+	if (handle->h_transaction)
+		jbd2_burst_mark_transaction(handle->h_transaction, reason);
+}
+
+/**
+ * jbd2_burst_join - somebody waits for a transaction
+ * @journal: the journal
+ * @tid: the transaction, whose commit has been asked for
+ */
+static inline void jbd2_burst_join(journal_t *journal, tid_t tid)
+{
+	if (unlikely(jbd2_burst_on(journal)))
+		jbd2_burst_add_waiter(journal, tid);
+}
+
+/**
+ * jbd2_burst_begin - a commit begins; nothing of it has been sent
+ * @journal: the journal
+ *
+ * Context: the commit thread; may sleep.
+ */
+static inline void jbd2_burst_begin(journal_t *journal)
+{
+	if (unlikely(jbd2_burst_on(journal)))
+		jbd2_burst_prepare(journal);
+}
+
+/**
+ * jbd2_burst_log_starts - a transaction becomes the committing one
+ * @journal: the journal, j_state_lock held for writing
+ * @transaction: which knows where in the log it starts
+ */
+static inline void jbd2_burst_log_starts(journal_t *journal,
+					 transaction_t *transaction)
+{
+	if (unlikely(jbd2_burst_on(journal)))
+		jbd2_burst_set_floor(journal, transaction);
+}
+
+/**
+ * jbd2_burst_commits_async - may the commit record be sent with the blocks?
+ * @journal: the journal
+ * @tid: the transaction, being committed, all of its handles stopped
+ *
+ * Return: where there are no bursts, whether commits are asynchronous.
+ */
+static inline bool jbd2_burst_commits_async(journal_t *journal, tid_t tid)
+{
+	if (likely(!jbd2_burst_on(journal)))
+		return jbd2_has_feature_async_commit(journal);
+	return jbd2_burst_decide(journal, tid);
+}
 
 /**
  * jbd2_burst_submit - have a block of the log written
@@ -167,6 +245,18 @@ static inline bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh)
 		return false;
 	jbd2_burst_add(journal, bh);
 	return true;
+}
+
+/**
+ * jbd2_burst_submit_rest - send what has waited for its neighbours
+ * @journal: the journal
+ *
+ * Call it when all of a descriptor's blocks have been submitted.
+ */
+static inline void jbd2_burst_submit_rest(journal_t *journal)
+{
+	if (unlikely(jbd2_burst_of(journal)->bio))
+		jbd2_burst_send(journal);
 }
 
 #endif	/* _JBD2_BURST_H */

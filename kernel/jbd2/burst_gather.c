@@ -66,19 +66,13 @@ static unsigned int jbd2_burst_waiters(struct jbd2_burst *burst, tid_t tid)
 	return nr;
 }
 
-/**
- * jbd2_burst_join - somebody waits for a transaction
- * @journal: the journal
- * @tid: the transaction, whose commit has been asked for
- */
-void jbd2_burst_join(journal_t *journal, tid_t tid)
+/* jbd2_burst_join(), where there are bursts. */
+void jbd2_burst_add_waiter(journal_t *journal, tid_t tid)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	struct jbd2_burst_waiters *waiters = &burst->waiters[tid & 1];
 	bool complete = false;
 
-	if (likely(!READ_ONCE(burst->on)))
-		return;
 	spin_lock(&burst->lock);
 	/* Who comes late is not to take the place of the next but one. */
 	if (tid_gt(tid, READ_ONCE(journal->j_commit_sequence))) {

@@ -66,18 +66,14 @@ void jbd2_burst_data(handle_t *handle)
 }
 EXPORT_SYMBOL(jbd2_burst_data);
 
-/**
- * jbd2_burst_log_starts - a transaction becomes the committing one
- * @journal: the journal, j_state_lock held for writing
- * @transaction: which knows where in the log it starts
- */
-void jbd2_burst_log_starts(journal_t *journal, transaction_t *transaction)
+/* jbd2_burst_log_starts(), where there are bursts. */
+void jbd2_burst_set_floor(journal_t *journal, transaction_t *transaction)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	tid_t tid = transaction->t_tid;
 
 	/* Zero in both is no data, for no transaction has the number 0 then. */
-	if (likely(!burst->on) || burst->data_tids[tid & 1] != tid)
+	if (burst->data_tids[tid & 1] != tid)
 		return;
 	spin_lock(&journal->j_list_lock);
 	burst->last_data_tid = tid;

@@ -119,17 +119,11 @@ void jbd2_burst_add(journal_t *journal, struct buffer_head *bh)
 	WARN_ON_ONCE(!jbd2_burst_add_block(burst->bio, bh));
 }
 
-/**
- * jbd2_burst_submit_rest - send what has waited for its neighbours
- * @journal: the journal
- *
- * Call it when all of a descriptor's blocks have been submitted.
- */
-void jbd2_burst_submit_rest(journal_t *journal)
+/* jbd2_burst_submit_rest(), if anything has waited. */
+void jbd2_burst_send(journal_t *journal)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 
-	if (burst->bio)
-		submit_bio(burst->bio);
+	submit_bio(burst->bio);
 	burst->bio = NULL;
 }

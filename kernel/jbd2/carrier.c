@@ -157,6 +157,9 @@ static bool jbd2_carrier_has(struct jbd2_carrier *carrier, tid_t tid)
 {
 	bool has;
 
+	/* Whoever starts a carried commit has attached the carrier before. */
+	if (likely(!READ_ONCE(carrier->carries)))
+		return false;
 	spin_lock(&carrier->lock);
 	has = carrier->carries && carrier->tid == tid;
 	spin_unlock(&carrier->lock);
@@ -185,10 +188,11 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 
 	spin_lock(&carrier->lock);
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
-	carrier->carries = journal->j_dev == journal->j_fs_dev &&
-		!jbd2_has_feature_fast_commit(journal) &&
-		(!jbd2_has_feature_async_commit(journal) ||
-		 READ_ONCE(jbd2_burst_of(journal)->on));
+	/* jbd2_carrier_has() looks without the lock. */
+	WRITE_ONCE(carrier->carries, journal->j_dev == journal->j_fs_dev &&
+		   !jbd2_has_feature_fast_commit(journal) &&
+		   (!jbd2_has_feature_async_commit(journal) ||
+		    jbd2_burst_on(journal)));
 	spin_unlock(&carrier->lock);
 	return carrier;
 }
