@@ -54,7 +54,7 @@ struct ext4_eager_sb {
 	struct xarray	logged;		/* block: tid of the latest copy */
 	atomic_t	nr_logged;	/* blocks in it */
 	unsigned int	max_logged;
-	spinlock_t	copies_lock;	/* of these lists */
+	spinlock_t	copies_lock;	/* of these; who ends a tid looks without */
 	struct list_head copies[2];	/* by parity of their transaction's tid */
 
 	/* Settling (eager_settle.c). */

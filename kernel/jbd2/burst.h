@@ -152,8 +152,8 @@ void jbd2_burst_send(journal_t *journal);
 u32 jbd2_burst_crc(u32 sum, const void *data, size_t len);
 
 /*
- * The hooks. jbd2 and ext4 call them for each commit, handle or block; where there
- * are no bursts that is a look, and no call.
+ * The hooks that jbd2 and ext4 call most: for each commit, handle or block. Where
+ * there are no bursts such a hook is a look, and no call.
  */
 
 /**

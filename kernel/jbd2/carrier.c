@@ -93,9 +93,9 @@
 #include "carrier_trace.h"
 
 struct jbd2_carrier {
-	bool			carries;	/* or counts flushes only */
+	bool			carries;	/* or counts flushes only; set once */
 
-	spinlock_t		lock;		/* of all but wait */
+	spinlock_t		lock;		/* of all below but wait */
 	tid_t			tid;		/* the last that was to be carried */
 	bool			patient;	/* nobody waits for it */
 	unsigned long		patience;	/* jiffies to wait for a flush */
@@ -188,7 +188,7 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 
 	spin_lock(&carrier->lock);
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
-	/* jbd2_carrier_has() looks without the lock. */
+	/* Once for a journal; its readers take no lock. */
 	WRITE_ONCE(carrier->carries, journal->j_dev == journal->j_fs_dev &&
 		   !jbd2_has_feature_fast_commit(journal) &&
 		   (!jbd2_has_feature_async_commit(journal) ||
