@@ -9,10 +9,11 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.study.contract import FileSystem, Study
 from fastsync_lab.study.figures import DEVICES, figures_of
-from fastsync_lab.study.gains import SERIES, gain_parts, pictures
+from fastsync_lab.study.gains import gain_parts, picture
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.html import element, figures_html, folded, inline, parts_of, table
 from fastsync_lab.study.pages import (
+    SERIES,
     by_machine,
     count,
     describe_builds,
@@ -197,7 +198,7 @@ def systems_grid(studies: Studies) -> Grid:
 def measured(results: Sequence[Result], studies: Studies) -> Section:
     """What a user gains, and what was measured on what."""
     body = [
-        figures_html(pictures(results, studies)),
+        figures_html([drawn] if (drawn := picture(results)) else []),
         parts_of(gain_parts(results, studies)),
         element("h3", "The modelled devices"),
         table(devices_grid()),

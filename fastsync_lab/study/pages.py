@@ -13,7 +13,7 @@ from fastsync_lab.host.paths import repo_root, results_dir, write_whole
 from fastsync_lab.study.contract import Study
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.figures import DEVICES, Figure, figures_of
-from fastsync_lab.study.gains import SERIES, gain_parts, pictures
+from fastsync_lab.study.gains import gain_parts, picture
 from fastsync_lab.study.grid import Grid, Part, in_markdown
 from fastsync_lab.study.plot import write_png
 from fastsync_lab.study.rows import Line, is_sweep, machine_name, place_in
@@ -32,7 +32,8 @@ from fastsync_lab.study.show import (
 from fastsync_lab.study.store import Result, full_results, load_result
 
 README, README_BLOCK = "README.md", "figures"
-README_PLOT = "speed.png"
+README_PLOT = "gains.png"
+SERIES = ("6.12", "7.2")  # the kernels that documents have
 EMBEDDED = ("speed", "share", "sweep")  # the figures that documents show; the report has all
 REPORT = "`./fastsync report` writes"
 
@@ -296,9 +297,9 @@ def write_pages(results: Sequence[Result], studies: Studies) -> None:
                     if figure.kind in EMBEDDED:
                         plots[plot_path(figure)] = figure
     block = gain_parts(results, studies)
-    if shown := pictures(results, studies):
-        plots[README_PLOT] = shown[-1]
-        block.insert(0, f"![{shown[-1].alt}](results/{README_PLOT})")
+    if drawn := picture(results):
+        plots[README_PLOT] = drawn
+        block.insert(0, f"![{drawn.alt}](results/{README_PLOT})")
     write_block(repo_root() / README, README_BLOCK, in_markdown(block))
     for name, figure in plots.items():
         write_png(figure, results_dir() / name)

@@ -32,7 +32,7 @@ COLORS = {
     "defer": "#2ca089",
     "off": "#c7cad0",
     "eager": "#d9822b",
-    "defer+eager": "#c0392b",
+    "defer+eager": "#0b6e4f",
     "mq-deadline": "#8a8f98",
     "no writer": "#3a3f47",
     "qasio": "#2ca089",

@@ -82,6 +82,15 @@ def four(
     ]
 
 
+def with_ours(values: Sequence[float], *, runs: int = 1, **env: Any) -> Result:
+    """Overwrites on stock and on ours, each run a little faster than the one before."""
+    cells = [
+        cell(system, [one + number / 10 for number in range(runs)])
+        for system, one in zip(("stock", "defer+eager"), values, strict=True)
+    ]
+    return result(cells, **env)
+
+
 def overwrite(truncate: float = 530, **environment: Any) -> dict[str, Any]:
     """Cells in the order in which a run takes them."""
     return data(

@@ -23,6 +23,7 @@ from tests.unit.study_results import (
     result,
     scheduled,
     sweep,
+    with_ours,
 )
 
 RESULTS, QASIO = pages.PAGES
@@ -146,30 +147,33 @@ def parts_of_readme(*results: Result) -> list[Part]:
 
 
 def test_the_readme_says_for_each_device_what_a_user_gains() -> None:
-    ufs = result(four((1466, 1886, 1867, 1880)), kernel="7.2.3", device="ufs")
-    text = in_markdown(parts_of_readme(parse_result(overwrite()), ufs))
-    assert (
-        "| `sata-ssd`: Consumer SATA SSD (Samsung 850 PRO 128 GB) | 230 ± 130 → 532 (**2.3" in text
-    )
-    assert "| not measured yet | 1,466 → 1,880 (**1.28×**) |\n" in text
-    assert "SQLite update" not in text  # nothing of it was measured
+    seven = with_ours((1466, 1880), kernel="7.2.3", device="ufs")
+    text = in_markdown(parts_of_readme(with_ours((230, 532)), seven))
+    assert "| `sata-ssd`: Consumer SATA SSD | 230 → 532 (**2.31×**) | not measured yet |" in text
+    assert "1,466" not in text  # another kernel
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == list(figures.DEVICES)
-    assert rows[-1].endswith("| not measured yet | not measured yet |")
-    assert "- Linux 7.2.3+deb-amd64" in text
+    assert rows[-1].endswith("| not measured yet | – | – | – | – |")
+    assert "Linux 6.12.1+deb-amd64" in text and "median" not in text
+
+
+def test_the_readme_says_how_far_runs_differ() -> None:
+    text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5)))
+    assert "200 → 400 (**2.00×**)" in text
+    assert "4 KiB write: the median of 5 runs, none of which is farther from it than 0.1%." in text
 
 
 def test_the_readme_of_nothing_measured_says_so_plainly() -> None:
     text = in_markdown(parts_of_readme())
-    assert text.endswith("All of it: not measured yet.") and text.count("not measured yet") == 28
-    assert gains.pictures([], studies()) == []
+    assert text.endswith("All of it: not measured yet.") and text.count("not measured yet") == 27
+    assert gains.picture([]) is None
 
 
-def test_the_readme_has_the_picture_of_the_newest_kernel() -> None:
-    both = [parse_result(overwrite()), result(four((1, 2, 2, 2)), kernel="7.2.3")]
-    found = gains.pictures(both, studies())
-    assert [one.kernel for one in found] == ["Linux 6.12.1", "Linux 7.2.3"]
-    assert found[0].title == "4 KiB write + fsync"
+def test_the_readme_has_a_picture_of_what_a_user_gains() -> None:
+    found = gains.picture([with_ours((230, 460)), with_ours((1, 2), kernel="7.2.3")])
+    assert found and found.kernel == "Linux 6.12.1"
+    (bar,) = found.groups["sata-ssd"]
+    assert (bar.label, bar.text, bar.end) == ("4 KiB write", "2.00 (230 → 460/s)", 2.0)
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -189,7 +193,7 @@ def test_the_report_is_made_of_whole_full_runs_only(
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{BEGIN_MARK}\nold\n{END_MARK}\nafter\n")
     files = {
-        "overwrite-full-6.12-sata-ssd": overwrite(),
+        "overwrite-full-6.12-sata-ssd": data([*overwrite()["cells"], cell("defer+eager", [533])]),
         "overwrite-full-7.2-sata-ssd.partial": {"complete": False},
         "overwrite-quick-7.2-sata-ssd": data(four((1, 2, 3, 4)), kernel="7.2.3"),
     }
@@ -202,10 +206,10 @@ def test_the_report_is_made_of_whole_full_runs_only(
     pages.write_pages(pages.load_full(), studies())
     assert readme.read_text() == text
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
-    assert "](results/speed.png)" in text
+    assert "](results/gains.png)" in text
     assert "7.2.3" not in text + (tmp_path / "docs" / "results.md").read_text()
     pngs = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
-    assert pngs == ["plots/overwrite-6.12-random-speed.png", "speed.png"]
+    assert pngs == ["gains.png", "plots/overwrite-6.12-random-speed.png"]
 
 
 @pytest.mark.parametrize("text", ["", BEGIN_MARK, f"{END_MARK} {BEGIN_MARK}", BEGIN_MARK * 2])
