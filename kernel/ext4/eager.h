@@ -117,13 +117,7 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf);
 /* eager_copy.c */
 void ext4_eager_committed(struct super_block *sb, tid_t tid);
 
-/* eager_log.c */
-void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
-			size_t to);
-
 /* eager_sync.c */
-int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end);
-int ext4_eager_end_sync(struct inode *inode);
 unsigned int ext4_eager_worth(struct super_block *sb);
 
 /* eager_inode.c */
@@ -144,7 +138,6 @@ int ext4_eager_hold_direct(struct inode *inode, bool nowait);
 int ext4_eager_revoke_credits(struct inode *inode, int blocks);
 void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 			    ext4_fsblk_t block, unsigned long count);
-bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh);
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh);
 void ext4_eager_dropped(struct inode *inode);
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio);

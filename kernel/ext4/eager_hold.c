@@ -178,14 +178,8 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 		jbd2_journal_abort(EXT4_SB(inode->i_sb)->s_journal, err);
 }
 
-/**
- * ext4_eager_keeps_dirty - a buffer is about to be written in place
- * @inode: the file
- * @bh: the buffer, dirty, of a locked folio
- *
- * Return: whether it has to stay dirty: the log has a copy of it which is older.
- */
-bool ext4_eager_keeps_dirty(struct inode *inode, struct buffer_head *bh)
+/* ext4_eager_keeps_dirty(), where the log has copies. */
+bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
 	bool as_copy = buffer_logged(bh);

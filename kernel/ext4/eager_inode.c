@@ -101,16 +101,6 @@ static void ext4_eager_note_gone(struct ext4_eager_sb *eager,
 }
 
 /**
- * ext4_eager_may_have_copies - may the log have copies of a file's blocks?
- * @inode: the file
- */
-bool ext4_eager_may_have_copies(struct inode *inode)
-{
-	return READ_ONCE(EXT4_I(inode)->i_eager_gen) >
-		READ_ONCE(ext4_eager_of(inode->i_sb)->settled);
-}
-
-/**
  * ext4_eager_list - copies of a file's blocks are about to be logged
  * @inode: the file, its mutex held, and a handle: the next settling to begin commits
  *	the handle's transaction first

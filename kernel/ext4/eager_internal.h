@@ -78,7 +78,6 @@ int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range,
 
 /* eager_inode.c */
 struct ext4_eager_inode *ext4_eager_get(struct inode *inode);
-bool ext4_eager_may_have_copies(struct inode *inode);
 void ext4_eager_list(struct inode *inode);
 
 /* eager_settle.c */

@@ -81,9 +81,8 @@
 bool ext4_eager_logs(struct inode *inode)
 {
 	struct super_block *sb = inode->i_sb;
-	journal_t *journal = EXT4_SB(sb)->s_journal;
 
-	return IS_ENABLED(CONFIG_64BIT) && journal && jbd2_burst_on(journal) &&
+	return IS_ENABLED(CONFIG_64BIT) && ext4_eager_in_force(sb) &&
 		S_ISREG(inode->i_mode) && test_opt(sb, DELALLOC) &&
 		inode->i_blkbits <= PAGE_SHIFT &&
 		EXT4_SB(sb)->s_cluster_ratio == 1 &&
@@ -115,20 +114,14 @@ static struct ext4_eager_range ext4_eager_range_of(struct folio *folio)
 	};
 }
 
-/**
- * ext4_eager_changed - buffers of a folio have been made dirty
- * @inode: the file
- * @folio: locked, or kept from being freed by a mapping's page table
- * @from: the first byte that may have changed
- * @to: behind the last
- */
-void ext4_eager_changed(struct inode *inode, struct folio *folio, size_t from,
-			size_t to)
+/* ext4_eager_changed(), of a file that has been synced eagerly. */
+void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t from,
+			    size_t to)
 {
 	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
 	struct buffer_head *head = folio_buffers(folio), *bh = head;
 
-	if (likely(!ei) || !head)
+	if (!head)
 		return;
 	do {
 		if (bh_offset(bh) < to && bh_offset(bh) + bh->b_size > from)

@@ -24,8 +24,12 @@
  * - Who has written data in place for a sync looks afterwards for blocks that are
  *   still dirty and that the log has copies of, and if there are any has it
  *   settled. Write-back has left dirty what had an older copy then. A copy that was
- *   made later is not older, and its transaction is known by i_datasync_tid. No way
- *   past this: a file that cannot be logged any more may have copies as well.
+ *   made later is not older, and its transaction is known by i_datasync_tid. A file
+ *   that cannot be logged any more may have copies as well. One way past this: when
+ *   the sync began no copy was there and none could be made (eager_hooks.h). If the
+ *   option comes into force then, each copy has what the caller wrote. A new block
+ *   has its transaction in i_datasync_tid before its folio is unlocked, which is
+ *   before write-back could find it.
  * - Who logs has the mutex until all that has changed is queued, and until all
  *   write-back in the window has ended, be the page dirty again or not: what was
  *   submitted may still have to be converted, and i_datasync_tid is read behind
@@ -332,18 +336,8 @@ static bool ext4_eager_log_data(struct inode *inode)
 	return logged;
 }
 
-/**
- * ext4_eager_write_and_wait - have data of a file written, or logged
- * @file: any file of a journalled file system
- * @start: the first byte that has to be durable in the end
- * @end: the last
- *
- * What is logged is not durable before its transaction has committed, which
- * i_sync_tid and i_datasync_tid name.
- *
- * Return: 0 or an error. Context: no handle, no folio locked.
- */
-int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
+/* ext4_eager_write_and_wait(), where data may be logged, or has been. */
+int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end)
 {
 	struct inode *inode = file->f_mapping->host;
 	int ret, err = 0;
@@ -366,21 +360,13 @@ int ext4_eager_write_and_wait(struct file *file, loff_t start, loff_t end)
 	return ret ?: err;
 }
 
-/**
- * ext4_eager_end_sync - all that a sync waits for has come
- * @inode: the file
- *
- * jbd2 takes a transaction that was aborted for one that has ended, and what was
- * logged is nowhere else.
- *
- * Return: 0, or -EIO if the option is in force and the journal has been aborted.
+/*
+ * ext4_eager_end_sync(), with the option in force. jbd2 takes a transaction that was
+ * aborted for one that has ended, and what was logged is nowhere else.
  */
-int ext4_eager_end_sync(struct inode *inode)
+int ext4_eager_check_abort(struct inode *inode)
 {
-	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
-
 	/* The flag is set before the tid counts as committed. */
 	smp_rmb();
-	return journal && jbd2_burst_on(journal) && is_journal_aborted(journal) ?
-		-EIO : 0;
+	return is_journal_aborted(EXT4_SB(inode->i_sb)->s_journal) ? -EIO : 0;
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Eager syncing (eager.h): the hooks that ext4 calls for each write, write-back and
+ * sync. Where there is nothing to be done for it a hook is a look, and no call.
+ *
+ * ext4.h includes it when it has said what a file and a file system are.
+ */
+#ifndef _EXT4_EAGER_HOOKS_H
+#define _EXT4_EAGER_HOOKS_H
+
+void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t from,
+			    size_t to);
+bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh);
+int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end);
+int ext4_eager_check_abort(struct inode *inode);
+
+/**
+ * ext4_eager_may_have_copies - may the log have copies of a file's blocks?
+ * @inode: the file
+ */
+static inline bool ext4_eager_may_have_copies(struct inode *inode)
+{
+	return READ_ONCE(EXT4_I(inode)->i_eager_gen) >
+		READ_ONCE(EXT4_SB(inode->i_sb)->s_eager.settled);
+}
+
+/* Are commits bursts, so that data may be logged? */
+static inline bool ext4_eager_in_force(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	return journal && jbd2_burst_on(journal);
+}
+
+/**
+ * ext4_eager_changed - buffers of a folio have been made dirty
+ * @inode: the file
+ * @folio: locked, or kept from being freed by a mapping's page table
+ * @from: the first byte that may have changed
+ * @to: behind the last
+ */
+static inline void ext4_eager_changed(struct inode *inode, struct folio *folio,
+				      size_t from, size_t to)
+{
+	if (unlikely(READ_ONCE(EXT4_I(inode)->i_eager)))
+		ext4_eager_note_change(inode, folio, from, to);
+}
+
+/**
+ * ext4_eager_keeps_dirty - a buffer is about to be written in place
+ * @inode: the file
+ * @bh: the buffer, dirty, of a locked folio
+ *
+ * Return: whether it has to stay dirty: the log has a copy of it which is older.
+ */
+static inline bool ext4_eager_keeps_dirty(struct inode *inode,
+					  struct buffer_head *bh)
+{
+	return unlikely(atomic_read(&EXT4_SB(inode->i_sb)->s_eager.nr_logged)) &&
+		ext4_eager_note_in_place(inode, bh);
+}
+
+/**
+ * ext4_eager_write_and_wait - have data of a file written, or logged
+ * @file: any file
+ * @start: the first byte that has to be durable in the end
+ * @end: the last
+ *
+ * What is logged is not durable before its transaction has committed, which
+ * i_sync_tid and i_datasync_tid name.
+ *
+ * If the option comes into force meanwhile, what is logged then has all that the
+ * caller wrote.
+ *
+ * Return: 0 or an error. Context: no handle, no folio locked.
+ */
+static inline int ext4_eager_write_and_wait(struct file *file, loff_t start,
+					    loff_t end)
+{
+	struct inode *inode = file->f_mapping->host;
+
+	if (likely(!ext4_eager_in_force(inode->i_sb) &&
+		   !ext4_eager_may_have_copies(inode)))
+		return ext4_mtime_write_and_wait(file, start, end);
+	return ext4_eager_log_or_write(file, start, end);
+}
+
+/**
+ * ext4_eager_end_sync - all that a sync waits for has come
+ * @inode: the file
+ *
+ * Return: 0, or -EIO if the option is in force and the journal has been aborted.
+ */
+static inline int ext4_eager_end_sync(struct inode *inode)
+{
+	return likely(!ext4_eager_in_force(inode->i_sb)) ?
+		0 : ext4_eager_check_abort(inode);
+}
+
+#endif	/* _EXT4_EAGER_HOOKS_H */
