@@ -40,7 +40,9 @@
  * searched for the first, and as long as its wait stays in the table, all
  * requests of the file are of the kind file or boosted.  The search for the next
  * page is among the first QASIO_AGAIN of those alone: they are queued in the
- * order in which the task waits for them.
+ * order in which the task waits for them.  Requests of other files that somebody
+ * waits for do not count: they may be hundreds, of a file that is being removed,
+ * and what comes after them is found in no other way.
  *
  * Not found is what is waited for while its queue is just being given to qasio,
  * as is what was waited for before.
@@ -51,7 +53,7 @@
 
 /* So many requests are looked at before others get the lock. */
 #define QASIO_BATCH		64
-/* So many are looked at by who waits for the next page of a file. */
+/* So many of a file's own are looked at by who waits for its next page. */
 #define QASIO_AGAIN		16
 
 static LIST_HEAD(qasio_queues);
@@ -66,6 +68,7 @@ static atomic_t qasio_boost_set = ATOMIC_INIT(0);
  * @list: the number of the list that it has come to
  * @next: where it goes on there
  * @looked_at: so many requests
+ * @of_file: of these, those of the file that is waited for
  * @found: the best match
  */
 struct qasio_search {
@@ -73,6 +76,7 @@ struct qasio_search {
 	unsigned int list;
 	struct list_head *next;
 	unsigned int looked_at;
+	unsigned int of_file;
 	enum qasio_match found;
 };
 
@@ -165,7 +169,7 @@ static bool qasio_search_some(struct qasio_queue *qd,
 			      struct qasio_search *search,
 			      struct qasio_wait *wait)
 {
-	unsigned int left = wait->again ? QASIO_AGAIN : QASIO_BATCH;
+	unsigned int left = QASIO_BATCH;
 
 	while (left--) {
 		struct request *rq = qd->async ?
@@ -179,8 +183,12 @@ static bool qasio_search_some(struct qasio_queue *qd,
 		qasio_boost(qd, rq, wait, match, false, search->looked_at++);
 		if (match == QASIO_MATCH && (!wait->whole_file || wait->again))
 			return true;
+		if (match != QASIO_NO_MATCH)
+			search->of_file++;
+		if (wait->again && search->of_file == QASIO_AGAIN)
+			return true;
 	}
-	return wait->again;
+	return false;
 }
 
 /* Boost what of the queued has to do with @wait; the best match found. */

@@ -76,6 +76,24 @@ def test_a_small_fsync_need_not_wait_for_that_of_a_large_file(sched: Scheduled) 
     assert sched.passed("same_file") - before > 8  # all but what the driver had before
 
 
+@IN_TIME
+def test_a_second_wait_for_a_file_finds_its_request_behind_those_of_another(
+    sched: Scheduled,
+) -> None:
+    settled(sched)
+    sched.vm.run(f"echo 128 >{QUEUE}/nr_requests")
+    large, program = f"{MNT}/large", sched.fs.fsops_path
+    # The second wait is for a page of its own: the memory of the first is known by then.
+    waits = "overwrite:4096 writeback fsync overwrite:4096,8192 writeback clock fsync clock"
+    done = sched.vm.run(
+        f": >{large} && {program} {large} open backlog:24 || exit\n"
+        f"{program} {large}.backlog open fsync & large=$!\n"
+        f"{program} {FILE} open sleep:50 {waits} || exit\n"
+        "wait $large"
+    )
+    assert between_ms(*parse_events(done.stdout)) < BOOSTED_MS + REQUEST_MS
+
+
 def test_a_task_that_changes_metadata_under_write_back_is_boosted(sched: Scheduled) -> None:
     # Sixteen inodes share a block. The root's and the backlog's change: a block with one of these
     # belongs to the running transaction and is not written back.
