@@ -19,8 +19,6 @@ TABLE = Path(__file__).with_name("processors.toml")
 DEFAULT_MIPS = 500
 # Millions of instructions a second, by the shift that QEMU takes: an instruction has 2^shift ns.
 SPEEDS = {1000: 0, 500: 1, 250: 2, 125: 3}
-# What figures of before November 2026 were measured with, which do not say it.
-UNSAID = {"cpu": "max", "parameters": []}
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def label(environment: Mapping[str, Any]) -> str:
 
     A result of another one, or of another speed, never has the same label.
     """
-    said = spelled(environment.get("processor", UNSAID))
+    said = spelled(environment["processor"])
     known = {spelled(one.record): one.name for one in _table()[1].values()}
     mips = speed(environment)
     words = [] if mips == DEFAULT_MIPS else [f"{mips:g} MIPS"]

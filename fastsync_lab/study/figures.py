@@ -180,7 +180,10 @@ def number(value: float) -> str:
 
 
 def seen_parts(groups: Mapping[str, Sequence[Bar]]) -> dict[str, list[Bar]]:
-    """The same bars without the classes that are too small to be seen anywhere."""
+    """The same bars without the classes that are too small to be seen anywhere.
+
+    None of reads alone, which write nothing.
+    """
     longest = max((bar.end for bars in groups.values() for bar in bars), default=0.0)
     seen = {
         name
@@ -189,6 +192,8 @@ def seen_parts(groups: Mapping[str, Sequence[Bar]]) -> dict[str, list[Bar]]:
         for name, value in bar.parts.items()
         if value > SEEN * longest
     }
+    if not seen:
+        return {}
     return {
         group: [
             Bar(x.name, x.label, {n: v for n, v in x.parts.items() if n in seen}, x.text)

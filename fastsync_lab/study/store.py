@@ -15,7 +15,6 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import upstream_version
 from fastsync_lab.host.paths import results_dir, write_json
 from fastsync_lab.machine.processor import DEFAULT_MIPS, label, speed
-from fastsync_lab.study.old import modern
 from fastsync_lab.study.rows import Line, Place, Row, lines_of, machine_name, series_name
 
 FORMAT = 2
@@ -160,9 +159,7 @@ def load_result(path: Path) -> Result:
 
 def parse_result(data: Mapping[str, Any]) -> Result:
     """A result from its JSON. Raises KeyError, TypeError or ValueError when it is none."""
-    if data["format"] == 1:
-        data = modern(data)
-    elif data["format"] != FORMAT:
+    if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']}")
     kernel = upstream_version(data["environment"]["debian_version"])
     return Result(

@@ -13,13 +13,13 @@ from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.processor import SPEEDS, Processor, label, load_processor
 from fastsync_lab.studies import studies
-from fastsync_lab.study import chapters, gains, pages, store
+from fastsync_lab.study import chapters, gains, pages
 from fastsync_lab.study.figures import figures_of
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.study.plan import Job, cell_record, describe, plan
 from fastsync_lab.study.show import verdicts
 from fastsync_lab.study.store import Result
-from tests.unit.study_results import FOUR, cell, data, four, result, with_ours
+from tests.unit.study_results import FOUR, cell, four, result, with_ours
 from tests.unit.test_qemu import argv_of, tree, values
 from tests.unit.test_study_plan import make_setting
 
@@ -87,7 +87,6 @@ def test_only_what_guests_have_now_has_no_label(monkeypatch: pytest.MonkeyPatch)
     assert label(of(rows["max"], 2)) == "250 MIPS, processor max"
     assert label(of(OTHER)) == "processor qemu64,+erms,la57=off mitigations=off"
     assert label(of(replace(rows["now"], parameters=()))) == "processor max,-x"
-    assert label({}) == "processor max"  # a result of before the table
 
 
 # --- what a figure depends on --------------------------------------------------------------------
@@ -202,9 +201,3 @@ def test_the_readme_has_the_processor_of_now_alone() -> None:
     assert OLD_LABEL not in text and "1000 MIPS" not in text
     picture = gains.picture([*made, new])
     assert picture and list(picture.groups) == ["sata-ssd"]
-
-
-def test_a_result_of_before_the_table_is_of_the_processor_max() -> None:
-    raw = data(four((1, 2, 2, 2)))
-    del raw["environment"]["processor"]
-    assert store.parse_result(raw).processor == label({})

@@ -51,6 +51,13 @@ def test_a_class_that_is_always_empty_is_not_drawn() -> None:
     assert of_kind("bytes", drawn(result(cells))).classes[-1] == "kib_metadata"
 
 
+def test_no_bytes_are_drawn_of_what_writes_none() -> None:
+    cells = [
+        cell(system, [100], kib=0.0, kib_data=0.0, kib_journal=0.0) for system in ("stock", "ideal")
+    ]
+    assert [one.kind for one in drawn(result(cells))] == ["speed", "latency"]
+
+
 def test_peers_have_a_figure_for_each_device_and_without_them_there_is_none() -> None:
     cells = four((100, 200, 150, 190))
     assert "peers" not in [one.kind for one in drawn(result(cells))]
@@ -104,7 +111,7 @@ def test_the_picture_of_a_short_run_has_what_the_headline_has() -> None:
     assert found.title == "On sata-ssd"
 
 
-@pytest.mark.parametrize("name", ["overwrite-full-6.12-emmc", "sqlite-full-7.2-ufs"])
+@pytest.mark.parametrize("name", ["overwrite-full-6.12-emmc", "sqlite-full-6.12-ufs"])
 def test_committed_results_can_be_drawn(name: str) -> None:
     kinds = [one.kind for one in drawn(load_result(results_dir() / f"{name}.json"))]
     assert kinds[:3] == ["speed", "bytes", "latency"]
