@@ -170,7 +170,7 @@ def race(rng: random.Random) -> Script:
 
 def vanish(rng: random.Random) -> Script:
     """Data alone in the log, as of `still`, of files that go while it settles."""
-    waits = [500, 900, 1300, 1700, 2500, 3500]  # us, until it has begun to write
+    waits = [200, 500, 900, 1300, 1700, 2500]  # us, until it has begun to write
     script = start({"f": 1})
     for number, wait in enumerate(waits):
         own = f"own{number}"

@@ -99,6 +99,7 @@ class Model:
         self.all_syncs: list[Sync] = []
         self.nodes: list[Node] = []
         self._names: Names = {}
+        self._removed: dict[str, tuple[Op, Node]] = {}  # who had a name last, and what took it
         self._boot = Node(-1, "file", 0)  # what EXT4_IOC_SWAP_BOOT exchanges a file for
         self._boot.versions["size"] = [Version(-1, -1, -1, (0, 0))]
         threads = sorted({op.thread for op in self.ops} - {0})
@@ -131,6 +132,13 @@ class Model:
             return self._names[path]
         except KeyError:
             raise FastsyncError(f"the trace has no file {path} at this point") from None
+
+    def _node_of(self, op: Op) -> Node:
+        """The file that the operation is about; its name may be removed while it is under way."""
+        removal, node = self._removed.get(op.path, (op, None))
+        if op.path not in self._names and node and op.begin < removal.end:
+            return node
+        return self._node(op.path)
 
     def _new_epoch(self, op: Op, path: str, nodes: Iterable[Node]) -> None:
         group = self.group_of(path)
@@ -175,6 +183,7 @@ class Model:
             self._new_epoch(op, op.words[2], [node])
         else:  # unlink, rmdir
             node = self._names.pop(op.path)
+            self._removed[op.path] = op, node
             self._unknown_stamp(op, node)
             self._new_epoch(op, op.path, [node])
 
@@ -197,7 +206,7 @@ class Model:
         elif op.name == "moveext":
             fill(op, self._node(op.words[2]), op.integer(3), op.integer(3) + op.integer(4), ZEROS)
         elif op.name not in WITHOUT_EFFECT:
-            self._apply_to(op, self._node(op.path))
+            self._apply_to(op, self._node_of(op))
 
     def _apply_to(self, op: Op, node: Node) -> None:
         if op.name in WRITES:

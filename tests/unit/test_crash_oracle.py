@@ -307,6 +307,22 @@ def test_threads_may_be_one_operation_further_each() -> None:
     assert begun(trace("create f", "write f 0 512", "fsync f"), frozenset([0])) == {0, 1}
 
 
+def test_sync_of_a_file_that_is_removed_meanwhile() -> None:
+    """It has opened the file; its name goes before it ends."""
+    ops = trace("create f", "write f 0 512", "unlink f", "fsync f", "create f", "sync")
+    ops[2] = replace(ops[2], thread=1, begin=5, end=6)
+    ops[3] = replace(ops[3], thread=2, begin=4, end=7)
+    ops = [*ops[:4], *(replace(op, begin=op.begin + 2, end=op.end + 2) for op in ops[4:])]
+    old, new = file(12, written(1, 512), stamp=AT), file(13, stamp=ops[4].mtime_ns)
+    assert judge(ops, {"f": old}, 4) == []
+    assert judge(ops, {}, 4) == []
+    assert judge(ops, {"f": new}, 6) == []
+    assert judge(ops, {"f": old}, 6) != []
+    ops[3] = replace(ops[3], begin=7)
+    with pytest.raises(FastsyncError, match="no file f at this point"):
+        judge(ops, {}, 4)
+
+
 def test_overlapping_writes_may_be_either() -> None:
     """Two threads, one sector: the order in which they ended says nothing."""
     ops = trace("create f", "write f 0 512", "write f 0 512", "fsync f")

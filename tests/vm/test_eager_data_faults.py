@@ -45,6 +45,8 @@ PLANTED = {
 }
 # What few states show takes more of them.
 STATES = {"eager-copy-missing": 300, "eager-no-floor": 800}
+# What takes a moment that not every recording meets is looked for in several.
+SEEDS = {"eager-settled-without-commit": 4}
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,12 @@ def explorer_here(kernel: str) -> Iterator[Explorer]:
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_fault_is_found(explorer_here: Explorer, kernel: str, fault: str) -> None:
     broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
-    request = Request((PLANTED[fault],), STATES.get(fault, BOUNDARIES))
-    (outcome,) = replace(explorer_here, builds=broken).run(request)
-    assert outcome.failures
+    first = PLANTED[fault]
+    explored = replace(explorer_here, builds=broken)
+
+    def is_found(seed: int) -> bool:
+        case = replace(first, seed=seed)
+        (outcome,) = explored.run(Request((case,), STATES.get(fault, BOUNDARIES)))
+        return bool(outcome.failures)
+
+    assert any(map(is_found, range(first.seed, first.seed + SEEDS.get(fault, 1))))
