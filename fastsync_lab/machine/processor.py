@@ -97,7 +97,7 @@ def label(environment: Mapping[str, Any]) -> str:
 
 def speed(environment: Mapping[str, Any]) -> float:
     """The speed that a result is of, in millions of instructions a second."""
-    return float(1000 / 2 ** environment.get("icount_shift", SPEEDS[DEFAULT_MIPS]))
+    return float(1000 / 2 ** environment["icount_shift"])
 
 
 def spelled(record: Mapping[str, Any]) -> str:

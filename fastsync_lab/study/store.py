@@ -169,7 +169,7 @@ def parse_result(data: Mapping[str, Any]) -> Result:
         device=data["device"],
         environment=data["environment"],
         rows=tuple(rows_in(data, kernel)),
-        date=data.get("date", "")[:10],
+        date=data["date"][:10],
         recipes=dict(recipes_in(data)),
     )
 
@@ -182,13 +182,13 @@ def cell_key(place: Place) -> CellKey:
 def recipes_in(data: Mapping[str, Any]) -> Iterator[tuple[CellKey, Recipe]]:
     """How the cells of a result were made."""
     for cell in data["cells"]:
-        made = cell.get("filesystem", {})
+        made = cell["filesystem"]
         recipe = Recipe(
-            mkfs=made.get("mkfs", ""),
-            options=made.get("options", ""),
-            queue=cell.get("queue", ""),
-            prepare=cell.get("prepare", ""),
-            command=cell.get("command", ""),
+            mkfs=made["mkfs"],
+            options=made["options"],
+            queue=cell["queue"],
+            prepare=cell["prepare"],
+            command=cell["command"],
         )
         yield (cell["workload"], cell["system"], cell["interval_ms"], cell["scheduler"]), recipe
 

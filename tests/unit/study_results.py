@@ -4,16 +4,23 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from fastsync_lab.machine.processor import load_processor
+from fastsync_lab.machine.processor import DEFAULT_MIPS, SPEEDS, load_processor
 from fastsync_lab.study.store import Result, parse_result
 
 ENVIRONMENT: dict[str, Any] = {
     "models_cpu": "500 million instructions a second, one core",
     "processor": load_processor().record,
+    "icount_shift": SPEEDS[DEFAULT_MIPS],
     "versions": ["fio-3.33", "SQLite 3.50.4"],
     "sha256": {"stock/ext4.ko": "1", "fastsync/ext4.ko": "2", "statwrite.so": "3"},
 }
 Cell = dict[str, Any]
+RECIPE: Cell = {
+    "filesystem": {"mkfs": "", "options": ""},
+    "queue": "",
+    "prepare": "",
+    "command": "",
+}
 
 
 def cell(
@@ -41,6 +48,7 @@ def cell(
         "system": system,
         "interval_ms": interval_ms,
         "scheduler": "default",
+        **RECIPE,
         "runs": [{"subjects": {subject: {"ops_per_s": speed, **values}}} for speed in speeds],
     }
 
@@ -59,6 +67,7 @@ def data(
         "study": study,
         "title": "4 KiB overwrite + fsync",
         "device": device,
+        "date": "",
         "complete": True,
         "environment": ENVIRONMENT | release | environment,
         "cells": list(cells),
@@ -136,7 +145,7 @@ def waits(scheduler: str, p99_ms: float, writer: float) -> Cell:
     whole = {"elapsed_s": 1.0, "writer_mib_s": writer}
     subjects: Mapping[str, Any] = {"fsync": call, "": whole, "wait: meta": seen}
     return {"workload": "M1", "system": "stock", "interval_ms": None, "scheduler": scheduler,
-            "runs": [{"subjects": subjects}]}  # fmt: skip
+            **RECIPE, "runs": [{"subjects": subjects}]}  # fmt: skip
 
 
 def scheduled(own_ms: float, base_ms: float = 9.0) -> Result:
