@@ -45,7 +45,12 @@ from fastsync_lab.machine.console import Console
 from fastsync_lab.machine.device import DeviceProfile, device_names
 from fastsync_lab.machine.image import root_image
 from fastsync_lab.machine.initramfs import modules_for, write_initramfs
-from fastsync_lab.machine.kernel_log import of_script, said_by_kernel, without_notes
+from fastsync_lab.machine.kernel_log import (
+    is_emulators_fault,
+    of_script,
+    said_by_kernel,
+    without_notes,
+)
 from fastsync_lab.machine.qemu import qemu_machine
 from fastsync_lab.machine.streams import attach
 from fastsync_lab.machine.uml import uml_machine
@@ -108,8 +113,15 @@ class Vm:
     # --- life ----------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        given = self._out_dir
         try:
-            self._boot()
+            try:
+                self._boot()
+            except FastsyncError:
+                if not (self._console and is_emulators_fault(self._console.text(0))):
+                    raise
+                self._out_dir = given
+                self._boot()
         except BaseException:
             self.kill()
             raise

@@ -135,6 +135,28 @@ def test_guest_that_hangs_up_shows_its_console_since_the_script_began(boot: Boot
         machine.run("true")
 
 
+@pytest.mark.parametrize(
+    ("said", "boots"), [(OOPS, 1), ("[    1.3] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI\n", 2)]
+)
+def test_a_guest_that_qemu_kills_as_it_boots_is_booted_once_more(
+    said: str, boots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "build_dir", lambda: tmp_path)
+    outs: list[Path | None] = []
+
+    def boot(machine: vm.Vm) -> None:
+        outs.append(machine._out_dir)
+        machine._out_dir = tmp_path / "of this boot"
+        machine._console = console.Console()
+        machine._console.path.write_text(said)
+        raise FastsyncError("the guest ended by itself")
+
+    monkeypatch.setattr(vm.Vm, "_boot", boot)
+    with pytest.raises(FastsyncError), vm.Vm(config(tmp_path)):
+        pass
+    assert outs == [None] * boots
+
+
 def test_limit_that_passes_kills_the_guest(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, guest = boot(lambda _request, _body: b"")
     used = iter([0.0, *[1.0] * 3, *[99.0] * 1000])
