@@ -22,6 +22,8 @@ MODES = {
     "truncate": f"mtime_update=1000,{NO_PERIODIC_COMMIT}",
     "defer": f"mtime_update=1000,mtime_mode=defer,{NO_PERIODIC_COMMIT}",
 }
+# When tasks that take some time to start begin to do what is looked at.
+TOGETHER_MS = 5000
 # The device fails the next "flush" or "write".
 FAIL_ONE = (
     "cd /sys/module/flashdev/parameters; echo {} >fail_kind; echo 1 >fail_count; echo 1 >fail_from"
@@ -126,6 +128,18 @@ class GuestFs:
         verb = "remount" if remount else "mount"
         (event,) = self.ops(f"{verb}:{options}", file=MNT)
         return event["errno"]
+
+    def together(self, *tasks: str) -> str:
+        """A script that runs processes, each on a file of its own (w1, w2, ...), until all end.
+
+        They do what the words for fsops say, and begin together however long it takes to start
+        them.
+        """
+        begin = (
+            f"{self.fsops_path} {MNT}/w{number} open align:{TOGETHER_MS} {words} &"
+            for number, words in enumerate(tasks, 1)
+        )
+        return "\n".join([*begin, "wait"])
 
     def umount(self) -> None:
         self.vm.run(f"umount {MNT}")

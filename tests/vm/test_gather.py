@@ -10,7 +10,6 @@ from tests.vm.guestfs import MNT, GuestFs, trace_requests
 pytestmark = pytest.mark.usefixtures("bursts")
 
 TASKS, ROUNDS = 6, 20
-START_MS = 5000
 WAIT = re.compile(r"jbd2_burst_gather: .* of (\d+) there were (\d+), are (\d+)")
 
 
@@ -19,16 +18,9 @@ def make_files(fs: GuestFs) -> None:
 
 
 def waits(fs: GuestFs, *tasks: str) -> list[tuple[int, ...]]:
-    """Each wait of a burst, while processes do this: tasks expected, there before, and behind it.
-
-    Each has a file of its own. They begin together, however long it takes to start them.
-    """
-    begin = "\n".join(
-        f"{fs.fsops_path} {MNT}/w{number} open align:{START_MS} {words} &"
-        for number, words in enumerate(tasks, 1)
-    )
+    """Each wait of a burst, while tasks do this: how many are expected, there before, and after."""
     event = "events/jbd2_burst/jbd2_burst_gather/enable"
-    text = trace_requests(fs.vm, f"echo 1 >{event}\n{begin}\nwait\necho 0 >{event}")
+    text = trace_requests(fs.vm, f"echo 1 >{event}\n{fs.together(*tasks)}\necho 0 >{event}")
     return [tuple(map(int, match.groups())) for match in WAIT.finditer(text)]
 
 

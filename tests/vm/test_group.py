@@ -5,7 +5,6 @@ import pytest
 from tests.vm.guestfs import MNT, MODES, GuestFs, trace_requests
 
 WRITERS, ROUNDS = 6, 20
-START_MS = 5000
 
 
 def make_files(fs: GuestFs) -> None:
@@ -16,15 +15,8 @@ def make_files(fs: GuestFs) -> None:
 
 
 def flushes(fs: GuestFs, writers: int) -> int:
-    """How many the device was sent by fsyncs of that many processes, each of its own file.
-
-    They begin together, however long it takes to start them.
-    """
-    words = f"align:{START_MS} " + "write fsync " * ROUNDS
-    text = trace_requests(
-        fs.vm,
-        f"for n in $(seq {writers}); do {fs.fsops_path} {MNT}/w$n open {words} & done; wait",
-    )
+    """How many the device was sent by fsyncs of that many processes, each of its own file."""
+    text = trace_requests(fs.vm, fs.together(*["write fsync " * ROUNDS] * writers))
     return sum(" FF " in line for line in text.splitlines() if "block_rq_issue" in line)
 
 
