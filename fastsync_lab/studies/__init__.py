@@ -11,7 +11,7 @@ from fastsync_lab.study.rows import place_in
 # In a reader's order; others come after them.
 ORDER = (
     *("overwrite", "fstat", "sqlite", "files", "mobile", "git", "dpkg", "neighbour", "beside"),
-    *("plain", "interval", "qasio"),
+    *("sustained", "plain", "interval", "qasio"),
 )
 
 

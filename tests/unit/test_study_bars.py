@@ -91,6 +91,10 @@ BARS: list[Bar] = [
       "workloads": tuple(f"{each} beside {n}" for each in SMALL for n in ("untar", "stream"))},
      {"systems": ("fast_commit", "xfs", "f2fs")}),
     ("beside", "p99_ns", "ratio", 0.0, 1.0, 0, {"systems": EAGERS}, {"systems": ("stock",)}),
+    ("sustained", "ops_per_s", "ratio", 1.0, None, 0, {"systems": EAGERS}, {"systems": ("stock",)}),
+    eager("sustained", "append create appenders", 1.0, ("f2fs",)),
+    *(eager("sustained", "append", 2.0, (one,), devices=("emmc", "sata-ssd", "nvme"))
+      for one in ("stock", "fast_commit", "xfs")),
     ("plain", "ops_per_s", "ratio", 0.99, None, 0, {"systems": ("off", "defer", *EAGERS)},
      {"systems": ("stock",)}),
     ("interval", "ops_per_s", "worst step", 0.998, None, 0, {"systems": MODES}, {}),
