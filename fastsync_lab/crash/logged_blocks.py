@@ -25,7 +25,7 @@ from fastsync_lab.crash.script import (
     Script,
 )
 
-FREE_BLOCKS = 260  # with fewer, ext4 does not delay allocation
+FREE_BYTES = 260 * BLOCK  # with fewer, ext4 does not delay allocation
 
 
 def direct(rng: random.Random) -> Script:
@@ -86,7 +86,7 @@ def reuse(rng: random.Random) -> Script:
     script = Script()
     script.file(OTHER, 0)
     script.file("filler", 0)
-    script.do("fill", "filler", FREE_BLOCKS)
+    script.do("fill", "filler", FREE_BYTES)
     script.begin()
     small: list[str] = []
     large: list[str] = []

@@ -211,7 +211,7 @@ static int use_fill(struct op *op, int fd)
 	if (fstatvfs(fd, &fs))
 		return -1;
 	return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0,
-			 ((long long)fs.f_bfree - number(op, 2)) * (long long)fs.f_bsize);
+			 (long long)(fs.f_bfree * fs.f_bsize) - number(op, 2));
 }
 
 static int use_utimens(struct op *op, int fd)
