@@ -36,11 +36,14 @@ cut_keeps() {{ cut "$@"; kept "$@"; }}
 
 def run(fs: GuestFs, script: str) -> list[dict[str, int]]:
     """Run a script that uses TOOLS; the numbers that each `s` of it has printed."""
-    node = fs.device.removeprefix("/dev/")
-    tools = TOOLS.format(file=FILE, mnt=MNT, image=CRASH_IMAGE, fsops=fs.fsops_path, node=node)
-    text = fs.vm.run(tools + script).stdout
+    text = fs.vm.run(_tools(fs) + script).stdout
     lines = (line.split()[1:] for line in text.splitlines() if line.startswith("stats "))
     return [dict(zip(line[::2], map(int, line[1::2]), strict=True)) for line in lines]
+
+
+def _tools(fs: GuestFs) -> str:
+    node = fs.device.removeprefix("/dev/")
+    return TOOLS.format(file=FILE, mnt=MNT, image=CRASH_IMAGE, fsops=fs.fsops_path, node=node)
 
 
 def stats(fs: GuestFs) -> dict[str, str]:
@@ -55,9 +58,12 @@ def barriers(fs: GuestFs) -> dict[str, int]:
     return {name: int(value) for name, value in counted.items() if value.isdecimal()}
 
 
-def requests(fs: GuestFs, commands: str) -> list[tuple[str, ...]]:
-    """What the commands send to the device: the kind of each request, and its bytes."""
-    text = trace_requests(fs.vm, commands)
+def requests(fs: GuestFs, commands: str, *, before: str = "") -> list[tuple[str, ...]]:
+    """What the commands send to the device: the kind of each request, and its bytes.
+
+    `before`, which uses TOOLS, leaves copies in the log that are still there.
+    """
+    text = trace_requests(fs.vm, commands, before=_tools(fs) + before)
     return [match.groups() for match in REQUEST.finditer(text)]
 
 

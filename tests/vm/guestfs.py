@@ -34,13 +34,14 @@ TRACING = "/sys/kernel/tracing"
 Event = dict[str, int]
 
 
-def trace_requests(vm: Vm, commands: str) -> str:
+def trace_requests(vm: Vm, commands: str, *, before: str = "") -> str:
     """What tracefs prints of the requests that the commands send; tracing is on again behind it.
 
-    All in one script: while a guest waits for its host, virtual time runs on by hours.
+    `before` are commands whose requests do not count. All in one script: while a guest waits for
+    its host, virtual time runs on by hours, and what timers do about `before` has been done.
     """
     return vm.run(
-        f"cd {TRACING} || exit\n"
+        f"{before}\ncd {TRACING} || exit\n"
         "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
         "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
         f"{commands}\n"
@@ -170,8 +171,13 @@ class GuestFs:
 
     def prepare(self, *words: str) -> None:
         """A file of 64 KiB that is wholly on disk, journal committed, and older than a second."""
-        self.vm.run(f"dd if=/dev/zero of={FILE} bs=4k count=16 conv=fsync status=none; sync")
-        self.ops("open", "sleep:1100", *words)
+        self.vm.run(self.preparation(*words))
+
+    def preparation(self, *words: str) -> str:
+        """A script that does what `prepare` does."""
+        ops = shlex.join([self.fsops_path, FILE, "open", "sleep:1100", *words])
+        fill = f"dd if=/dev/zero of={FILE} bs=4k count=16 conv=fsync status=none"
+        return f"{fill} || exit; sync; {ops} || exit"
 
     def crashed(self, path: str = "/f") -> OnDisk:
         """The inode on the medium at the `crash` op, its journal replayed by e2fsck."""

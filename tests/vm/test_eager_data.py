@@ -79,17 +79,20 @@ BURSTS = {
 def test_burst_has_no_block_too_many(fs: GuestFs, what: str) -> None:
     first, steps, sizes = BURSTS[what]
     with fs.mounted(OPTIONS):
-        fs.prepare(*first.split())
-        sent = requests(fs, f"{fs.fsops_path} {FILE} open {' '.join(steps)}")
+        sent = requests(
+            fs,
+            f"{fs.fsops_path} {FILE} open {' '.join(steps)}",
+            before=fs.preparation(*first.split()),
+        )
         assert set(bursts_of(sent)) <= sizes and len(bursts_of(sent)) == COUNT, sent
 
 
 def test_without_a_stamp_the_inode_is_no_part_of_it(fs: GuestFs) -> None:
     """In `truncate` writes of one interval have one stamp."""
     with fs.mounted(f"mtime_update=1000,{OPTIONS}"):
-        fs.prepare()
         words = " ".join(f"{scattered(3, i)} fdatasync" for i in range(3))
-        sent = requests(fs, f"{fs.fsops_path} {FILE} open align:1000 write fsync {words}")
+        commands = f"{fs.fsops_path} {FILE} open align:1000 write fsync {words}"
+        sent = requests(fs, commands, before=fs.preparation())
     assert bursts_of(sent)[1:] == [20 * KIB] * 3, sent
 
 
@@ -100,8 +103,8 @@ def test_unlink_of_what_has_copies_is_one_block_more(fs: GuestFs) -> None:
         sizes = []
         for number, settled in enumerate((":", "settle")):
             words = f"create overwrite:12288 fsync; {settled}; {SMALL_BURST}"
-            run(fs, f"settle; o $m/n{number} {words}")
-            sizes += bursts_of(requests(fs, f"rm {MNT}/n{number}; sync {MNT}"))
+            before = f"settle; o $m/n{number} {words}"
+            sizes += bursts_of(requests(fs, f"rm {MNT}/n{number}; sync {MNT}", before=before))
         (after,) = run(fs, "s")
     assert len(sizes) == 2 and sizes[0] == sizes[1] + 4 * KIB, sizes
     assert after["revokes"] == 3
