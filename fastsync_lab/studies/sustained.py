@@ -62,6 +62,7 @@ STUDY = Study(
     read=fio.read,
     packages=("fio",),
     traced=False,
+    capacity_mib=1024,  # 8 files of 64 MiB
     memory_mib=4096,
     required=(
         speed_over("stock", OURS, 1.0),

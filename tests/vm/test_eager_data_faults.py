@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fastsync_lab.crash.builds import prepare
-from fastsync_lab.crash.case import Case, Request
+from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
+from tests.vm.planted import SEEDS, found
 
 pytestmark = [
     pytest.mark.usefixtures("bursts"),
@@ -45,8 +46,7 @@ PLANTED = {
 }
 # What few states show takes more of them.
 STATES = {"eager-copy-missing": 300, "eager-no-floor": 800}
-# What takes a moment that not every recording meets is looked for in several.
-SEEDS = {"eager-settled-without-commit": 4}
+RARE = {"eager-settled-without-commit"}
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,6 @@ def explorer_here(kernel: str) -> Iterator[Explorer]:
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_fault_is_found(explorer_here: Explorer, kernel: str, fault: str) -> None:
     broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
-    first = PLANTED[fault]
     explored = replace(explorer_here, builds=broken)
-
-    def is_found(seed: int) -> bool:
-        case = replace(first, seed=seed)
-        (outcome,) = explored.run(Request((case,), STATES.get(fault, BOUNDARIES)))
-        return bool(outcome.failures)
-
-    assert any(map(is_found, range(first.seed, first.seed + SEEDS.get(fault, 1))))
+    states = STATES.get(fault, BOUNDARIES)
+    assert found(explored, PLANTED[fault], states, seeds=SEEDS if fault in RARE else 1)
