@@ -1,12 +1,11 @@
 """Power cuts: a slice of what `./fastsync crash all` explores, and faults that it has to find."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from fastsync_lab.crash.builds import prepare
-from fastsync_lab.crash.case import Case, Outcome, Request
+from fastsync_lab.crash.case import Case, Request
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.host.kernels import KernelTree
@@ -14,7 +13,7 @@ from fastsync_lab.host.options import EAGER_MODES
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm.conftest import has_bursts
-from tests.vm.planted import SEEDS, found
+from tests.vm.planted import FAULTS, outcome_with, problems
 from tests.vm.test_crash_tids import FAULT as TIDS
 from tests.vm.test_eager_data_faults import PLANTED as PLANTED_DATA
 from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
@@ -23,7 +22,6 @@ from tests.vm.test_faults import PLANTED as PLANTED_IO
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 
-FAULTS = repo_root() / "tests" / "faults"
 SLICE = (
     Case("overwrite", "off", "ordered"),
     Case("attributes", "truncate", "ordered"),
@@ -65,7 +63,6 @@ PLANTED = (
     ("group-late-member", Case("threads", "defer", "ordered"), "bytes"),
 )
 PLANTED_STATES = 60
-RARE = {"carried-record-too-early"}
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +83,12 @@ def test_nothing_that_was_promised_is_lost(explorer_here: Explorer, tree: Kernel
     ("fault", "case", "verdict"), PLANTED, ids=[f"{one[0]}-{one[1].workload}" for one in PLANTED]
 )
 def test_planted_fault_is_found(
-    explorer_here: Explorer, kernel: str, fault: str, case: Case, verdict: str
+    explorer_here: Explorer, fault: str, case: Case, verdict: str
 ) -> None:
-    broken = prepare(kernel, silent, fault=FAULTS / f"{fault}.patch")
-    explored = replace(explorer_here, builds=broken)
-    outcome = found(explored, case, PLANTED_STATES, seeds=SEEDS if fault in RARE else 1)
-    assert outcome and verdict in problems(outcome)
+    outcome = outcome_with(explorer_here, fault, case, PLANTED_STATES)
+    assert outcome.failures and verdict in problems(outcome)
     assert f"--seed {outcome.case.seed} --state " in outcome.failures[0].command
     assert (repo_root() / outcome.failures[0].image).is_file()
-
-
-def problems(outcome: Outcome) -> str:
-    return "\n".join(problem for failure in outcome.failures for problem in failure.problems)
 
 
 def test_every_fault_is_looked_for() -> None:

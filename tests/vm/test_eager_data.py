@@ -140,8 +140,8 @@ def test_what_goes_into_place_goes_as_on_stock(fs: GuestFs, words: str) -> None:
 def test_overwrite_and_fsync_is_data_in_place_and_a_burst(fs: GuestFs) -> None:
     with fs.mounted(OPTIONS):
         fs.prepare()
-        run(fs, f"settle; {SMALL_BURST}")
-        sent = requests(fs, f"{fs.fsops_path} {FILE} open write fsync")
+        before = f"settle; {SMALL_BURST}"
+        sent = requests(fs, f"{fs.fsops_path} {FILE} open write fsync", before=before)
     assert sent[0] == ("WS", "4096") and bursts_of(sent[1:]) == [12 * KIB], sent
 
 

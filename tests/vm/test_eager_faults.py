@@ -7,20 +7,19 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash.builds import prepare as prepare_builds
-from fastsync_lab.crash.case import Case, Request
+from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.explore import explorer
 from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.vm import Vm
 from tests.vm import test_eager_log
 from tests.vm.conftest import prepare
 from tests.vm.guestfs import MNT, GuestFs
+from tests.vm.planted import FAULTS, outcome_with, problems
 
 pytestmark = pytest.mark.usefixtures("bursts")
-FAULTS = repo_root() / "tests" / "faults"
 
 
 def many_revokes(fs: GuestFs) -> None:
@@ -73,8 +72,6 @@ def test_a_test_finds_it(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, f
 @pytest.mark.parametrize("fault", FOUND_BY_THE_EXPLORER)
 def test_the_explorer_finds_it(kernel: str, fault: str) -> None:
     case, verdict = FOUND_BY_THE_EXPLORER[fault]
-    builds = prepare_builds(kernel, silent, fault=FAULTS / f"{fault}.patch")
-    with explorer(builds, set()) as one:
-        (outcome,) = one.run(Request((case,), MORE_STATES.get(fault, STATES)))
-    problems = "\n".join(line for failure in outcome.failures for line in failure.problems)
-    assert outcome.failures and verdict in problems, problems
+    with explorer(prepare_builds(kernel, silent)) as one:
+        outcome = outcome_with(one, fault, case, MORE_STATES.get(fault, STATES))
+    assert outcome.failures and verdict in problems(outcome), problems(outcome)

@@ -10,10 +10,8 @@ from fastsync_lab.faults.compare import SAME_CALL, SAME_SORT, Case, Result, comp
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, JOURNAL, RECORD, SYNC_FLUSH
 from fastsync_lab.faults.sweep import Sweeper, sweeper
 from fastsync_lab.host.options import CONTROL
-from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
-
-FAULTS = repo_root() / "tests" / "faults"
+from tests.vm.planted import FAULTS
 
 
 def case(workload: str, mode: str) -> Case:
