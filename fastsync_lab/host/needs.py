@@ -15,7 +15,7 @@ BUILD = ("apt-cache", "apt-get", "dpkg-deb", "tar", "xz", "depmod", "patch", "ma
          "mmdebstrap", "bwrap", "unshare")  # fmt: skip
 SERIES = ("git",)
 DEBUG_KERNEL = ("bc", "bison", "flex", "perl")
-GUEST = ("qemu-system-x86_64", "setpriv", "prlimit", "modprobe", "mkfs.erofs")
+GUEST = ("qemu-system-x86_64", "setpriv", "prlimit", "taskset", "modprobe", "mkfs.erofs")
 IMAGES = ("mkfs.ext4", "dumpe2fs", "debugfs", "e2fsck")  # file systems that the host makes or reads
 DATABASE = ("mariadbd",)
 

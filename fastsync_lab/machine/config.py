@@ -8,6 +8,7 @@ agent (guest/agent.sh) and the host's end of the channel (vm.py).
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +116,8 @@ class Setting:
     """What a machine is started with: its folder, and what of the host it gets.
 
     `folder` is its own, temporary, and where its program starts; `initramfs` is there by then.
-    `ports` are the file descriptors of PORTS' sockets, which the program inherits.
+    `ports` are the file descriptors of PORTS' sockets, which the program inherits; `held` is closed
+    once it has started.
     """
 
     image: RootImage
@@ -123,6 +125,7 @@ class Setting:
     out_dir: Path
     console: Path
     ports: Mapping[str, int]
+    held: ExitStack
 
     @property
     def initramfs(self) -> Path:
@@ -136,7 +139,8 @@ class Machine:
 
     `modules` go into the initramfs beside those that the images take; `script` is a file of guest/
     that says how this machine's devices are called. `mail`, if any, is a folder that the guest
-    reads what follows a request from: there its ports carry lines only.
+    reads what follows a request from: there its ports carry lines only. `keeps` are file
+    descriptors that it inherits beside the ports, and has open for as long as it runs.
     """
 
     argv: list[str]
@@ -144,6 +148,7 @@ class Machine:
     modules: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     mail: Path | None = None
+    keeps: tuple[int, ...] = ()
 
 
 def die_with_us(argv: Sequence[str]) -> list[str]:

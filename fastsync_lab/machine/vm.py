@@ -180,7 +180,12 @@ class Vm:
             ours = {name: end for name, (end, _) in pairs.items()}
             self._channel = Channel(ours, self._check_alive, self._failure)
             setting = Setting(
-                root_image(self.config.root), folder, self._out_dir, console.path, inherited
+                root_image(self.config.root),
+                folder,
+                self._out_dir,
+                console.path,
+                inherited,
+                theirs,
             )
             machine = describe(self.config, setting)
             self._channel.mail = machine.mail
@@ -191,7 +196,7 @@ class Vm:
                 env=machine.env,
                 stdout=log,
                 stderr=log,
-                pass_fds=tuple(inherited.values()),
+                pass_fds=(*inherited.values(), *machine.keeps),
             )
         limit = self._limit(BOOT_LIMIT_S)
         if self._channel.read_line(limit, "boot") != "ready":

@@ -68,6 +68,7 @@ def test_make_setup_installs_what_has_them() -> None:
         "tar": "",
         "unshare": "",
         "prlimit": "",
+        "taskset": "",
         "setpriv": "",
         "mkfs.erofs": "erofs-utils",
         "xz": "xz-utils",

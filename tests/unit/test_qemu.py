@@ -1,6 +1,7 @@
 """machine.py, initramfs.py, qemu.py and uml.py: the commands that boot, and the initramfs."""
 
 import lzma
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def setting_in(folder: Path) -> Setting:
     (folder / "root.erofs").write_bytes(bytes(4 << 20))
     image = RootImage(folder / "root.erofs", folder / "busybox", "", {})
     ports = {name: 10 + number for number, name in enumerate(machine.PORTS)}
-    return Setting(image, folder, folder / "a,b", folder / "console.log", ports)
+    return Setting(image, folder, folder / "a,b", folder / "console.log", ports, ExitStack())
 
 
 def argv_of(config: VmConfig, folder: Path) -> list[str]:

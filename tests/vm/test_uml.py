@@ -193,3 +193,9 @@ def test_modules_and_device_are_loaded(guest: Vm, uml: KernelTree) -> None:
     guest.run(f"mkfs.ext4 -q {device} && mount {device} /mnt && echo x >/mnt/x && sync /mnt/x")
     guest.run("umount /mnt && dmesg -n 1")
     assert re.search(r"EXT4-fs \(flash0\): mounted", guest.kernel_log())
+
+
+def test_a_guest_keeps_to_one_processor_of_the_host(guest: Vm) -> None:
+    guest.run("true")
+    assert guest._process is not None
+    assert len(os.sched_getaffinity(guest._process.pid)) == 1
