@@ -30,6 +30,10 @@ def xfstests(
         float,
         typer.Option(help="Of a test, in seconds of the host's processor; then it hangs.", min=1),
     ] = LIMIT_S,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="How many guests at a time (default: one a processor).", min=1),
+    ] = None,
 ) -> None:
     """Run xfstests, the file systems' own test suite, and tell what only stock ext4 passes.
 
@@ -41,7 +45,7 @@ def xfstests(
     asked = request(tree, tests or [], mode)
     needs.check_programs(needs.BUILD, needs.GUEST)
     with progress() as report:
-        store, failed = run(asked, kernel, limit_s=time_limit, report=report)
+        store, failed = run(asked, kernel, limit_s=time_limit, report=report, jobs=jobs)
     for one_mode, test, left in failed:
         print(f"{one_mode} {test} did not pass; what it left is in {left}")
     if print_results(store.runs, asked.tests):

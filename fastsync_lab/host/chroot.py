@@ -97,6 +97,10 @@ def made_from(root: Path, recipe: Recipe) -> bool:
     return note.is_file() and note.read_text() == as_text(recipe)
 
 
+# The day that /etc/shadow says passwords were set: the same packages make the same system.
+SAME_DAY = {"SOURCE_DATE_EPOCH": "1700000000"}
+
+
 def note_of(root: Path) -> Path:
     """The file that names a chroot's recipe; made last."""
     return root / "fastsync-recipe.json"
@@ -122,7 +126,10 @@ def make(recipe: Recipe, root: Path, pack: Pack | None = None) -> None:
     argv += ["--skip=check/signed-by,cleanup/apt/lists"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.leave_out]
     argv += [f"--include={','.join(recipe.packages)}", recipe.release, str(archive)]
-    run([*argv, *(f"deb {host_mirror(suite)} {suite} main" for suite in recipe.suites)])
+    run(
+        [*argv, *(f"deb {host_mirror(suite)} {suite} main" for suite in recipe.suites)],
+        env=SAME_DAY,
+    )
     system.mkdir()
     run(["tar", "-C", str(system), "--no-same-owner", "--exclude=./dev/*", "-xf", str(archive)])
     archive.unlink()

@@ -1,5 +1,6 @@
 """What `./fastsync xfstests` does: from its options to tests and modes, from these to results."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import build_dir, results_dir
-from fastsync_lab.host.progress import Report
-from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store
-from fastsync_lab.xfstests.run import Machine, Setting, make_setting, run_all
+from fastsync_lab.host.progress import Report, Tally
+from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store, still_to_run
+from fastsync_lab.xfstests.run import Machine, Setting, Work, make_setting, run_all
 from fastsync_lab.xfstests.tree import Tree, read_tree, select
 
 DEFAULT_MODES = ("truncate", "defer")
@@ -57,10 +58,11 @@ def store_of(setting: Setting, modes: Sequence[str]) -> Store:
 
 
 def run(
-    asked: Request, kernel: str, *, limit_s: float, report: Report
+    asked: Request, kernel: str, *, limit_s: float, report: Report, jobs: int | None = None
 ) -> tuple[Store, list[tuple[str, str, Path]]]:
     """Run what is not known yet. The results, and what did not pass now: mode, test, what it left.
 
+    There are `jobs` guests at a time, by default as many as there are processors.
     Raises FastsyncError when something cannot be built, or a test cannot be run at all.
     """
     setting = make_setting(asked.suite, kernel, report)
@@ -72,14 +74,8 @@ def run(
         if one.verdict not in (PASS, NOT_RUN):
             failed.append((mode, test, left / mode / test.replace("/", "-")))
 
-    machine = Machine(setting, left, report)
-    run_all(
-        machine,
-        store,
-        asked.tests,
-        asked.modes,
-        limit_s=limit_s,
-        report=report,
-        finished=finished,
-    )
+    todo = len(still_to_run(store.runs, asked.tests, asked.modes))
+    work = Work(store, asked.modes, limit_s, Tally(todo, "runs", report), finished)
+    machines = [Machine(setting, left, report) for _ in range(jobs or os.cpu_count() or 1)]
+    run_all(work, machines, asked.tests)
     return store, failed

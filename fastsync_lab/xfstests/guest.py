@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,18 +33,29 @@ REASONS = (
 )
 
 
-def parse_check(text: str, seconds: int) -> Run:
-    """The verdict of `check` on the one test that it was given.
+def part_of(said: str, test: str) -> str:
+    """What the suite said of a test: from its name on, up to the next one or to the summary.
 
     Raises FastsyncError when it did not come so far as to run it.
     """
-    if "\nRan: " not in text and "\nNot run: " not in text:
+    match = re.search(
+        rf"^{re.escape(test)}\s.*?(?=^(?:generic|ext4)/\d+\s|^Ran: |^Ended:|\Z)",
+        said,
+        re.MULTILINE | re.DOTALL,
+    )
+    if match is None:
         raise FastsyncError("`check` of xfstests did not run the test")
-    if "\nNot run: " in text:
+    return match[0]
+
+
+def verdict_of(part: str, seconds: int) -> Run:
+    """The verdict on a test, from what the suite said of it. Of a test that passed it says so."""
+    first = part.split("\n", 1)[0]
+    if "[not run]" in first:
         return Run(NOT_RUN, seconds)
-    if "\nPassed all 1 tests" in text:
+    if re.fullmatch(r"\S+\s+(?:\d+s \.\.\.\s+)?\d+s\s*", first):
         return Run(PASS, seconds)
-    return Run(FAIL, seconds, ", ".join(why for why, pattern in REASONS if pattern.search(text)))
+    return Run(FAIL, seconds, ", ".join(why for why, pattern in REASONS if pattern.search(part)))
 
 
 def mount_options(mode: str) -> str:
@@ -68,31 +81,43 @@ class Guest:
         self._call(f"configure {shlex.quote(mount_options(mode))}")
         self.mode = mode
 
-    def run(self, test: str, *, limit_s: float) -> Run:
-        """Run a test; its guest is gone if it hung, or killed the guest.
+    def run(self, tests: Sequence[str], *, limit_s: float) -> Iterator[Run]:
+        """Run tests one after the other; the verdict of each as soon as it is there.
 
-        `limit_s` is in seconds of the host's processor. Raises FastsyncError when the suite did not
-        run it at all. What the test left is in `vm.out_dir`/MODE/TEST.
+        The guest is gone, and nothing more comes, if a test hung or killed the guest. `limit_s` is
+        for a test, in seconds of the host's processor. Raises FastsyncError when the suite did not
+        run a test at all. What one left that did not pass is in `vm.out_dir`/MODE/TEST.
         """
-        folder = f"{self.mode}/{test.replace('/', '-')}"
-        try:
-            said = self._call(
-                f"begin=$EPOCHSECONDS; run_test {test} $FASTSYNC_OUT/{folder}\n"
-                "echo; echo $((EPOCHSECONDS - begin))",
-                limit_s,
-            )
-        except TimeLimitError as error:
-            return self._lost(folder, HUNG, error)
-        except FastsyncError as error:
-            if self.vm.running:
-                raise
-            return self._lost(folder, DIED, error)
-        text, _, seconds = said.rstrip().rpartition("\n")
-        return parse_check(text, int(seconds))
+        self._call(f"begin_tests {' '.join(tests)}")
+        for test, following in zip(tests, [*tests[1:], "Ended:"], strict=True):
+            begin_s = time.monotonic()
+            try:
+                said = self._call(f"await_test {following}", limit_s)
+            except TimeLimitError as error:
+                yield self._lost(test, HUNG, error)
+                return
+            except FastsyncError as error:
+                if self.vm.running:
+                    raise
+                yield self._lost(test, DIED, error)
+                return
+            part = part_of(said, test)
+            run = verdict_of(part, round(time.monotonic() - begin_s))
+            if run.verdict == FAIL:
+                self._keep(test, part)
+            yield run
 
-    def _lost(self, folder: str, verdict: str, error: FastsyncError) -> Run:
+    def _keep(self, test: str, said: str) -> None:
+        """Keep what a test that failed has left, and what the suite said of it."""
+        self._call(f"keep_left {test} $FASTSYNC_OUT/{self._left(test)}")
+        (self.vm.out_dir / self._left(test) / "check.out").write_text(said)
+
+    def _left(self, test: str) -> str:
+        return f"{self.mode}/{test.replace('/', '-')}"
+
+    def _lost(self, test: str, verdict: str, error: FastsyncError) -> Run:
         """The guest has gone; what its console said is kept."""
-        place = self.vm.out_dir / folder
+        place = self.vm.out_dir / self._left(test)
         place.mkdir(parents=True, exist_ok=True)
         (place / "error").write_text(f"{error}\n")
         return Run(verdict, 0)

@@ -5,6 +5,7 @@
 suite=/var/lib/xfstests
 test_dir=/mnt/test
 scratch_dir=/mnt/scratch
+said=/run/fastsync/check.out
 
 # Unpacks the suite from the archive $1, and makes the users that its tests want. Its devices are
 # found without udev, which a guest has not.
@@ -39,14 +40,27 @@ configure() {
 	END
 }
 
-# Runs the test $1, and prints what the suite says of it. What it leaves goes to the folder $2, where
-# its output can be followed.
-run_test() {
-	rm -rf "$2" "$suite/results"
-	mkdir -p "$2" || return
+# Starts the suite on these tests. What it says goes to $said; the last line begins with "Ended:".
+begin_tests() {
+	rm -rf "$suite/results"
 	cd "$suite" || return
-	./check "$1" >"$2/check.out" 2>&1 </dev/null
-	cp "results/$1".* "$2/" 2>/dev/null
+	{
+		./check --exact-order "$@"
+		printf '\nEnded: %d\n' $?
+	} >"$said" 2>&1 </dev/null &
+}
+
+# Waits until the suite begins with the test $1 or ends. Prints all that it has said.
+await_test() {
+	until grep -qE "^(Ended:|$1[[:space:]])" "$said"; do
+		sleep 0.2
+	done
+	cat "$said"
+}
+
+# Keeps what the test $1 has left in the folder $2.
+keep_left() {
+	mkdir -p "$2" || return
+	cp "$suite/results/$1".* "$2/" 2>/dev/null
 	dmesg >"$2/dmesg"
-	cat "$2/check.out"
 }

@@ -1,10 +1,12 @@
 """A whole run: every test in every mode, in as few guests as can be."""
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Lock
 
 from fastsync_lab.crash.builds import module_digest
 from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules
@@ -13,16 +15,16 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.host.options import CONTROL
-from fastsync_lab.host.progress import Report
+from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import RootImage, root_image
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, Guest, prepare
-from fastsync_lab.xfstests.results import FAIL, Key, Run, Store, still_to_run
+from fastsync_lab.xfstests.results import DIED, FAIL, Key, Run, Store, still_to_run
 from fastsync_lab.xfstests.tree import IMAGE, Tree, build_tree
 
 # So many tests run in one mode, then in the next: a run that is interrupted can be compared.
-CHUNK = 8
+CHUNK = 16
 ATTEMPTS = 2
 
 
@@ -76,22 +78,36 @@ class Machine:
         self._stack = ExitStack()
         self._guest: Guest | None = None
 
-    def run(self, mode: str, test: str, limit_s: float) -> Run:
-        """Run a test in a mode; FastsyncError when it cannot be run in a new guest either."""
-        for attempt in range(ATTEMPTS):
+    def run(self, mode: str, tests: Sequence[str], limit_s: float) -> Iterator[tuple[str, Run]]:
+        """Run tests in a mode: each and its verdict, as soon as that is there.
+
+        When a guest dies, the test may have ended just before and the next one killed it. So it is
+        run again, alone. Raises FastsyncError when a test cannot be run in a new guest either.
+        """
+        left = deque(tests)
+        attempts, alone = 0, False
+        while left:
+            some = (left[0],) if alone else tuple(left)
+            alone = False
             try:
                 guest = self._ready()
                 guest.use(mode, self._setting.modules(mode))
-                run = guest.run(test, limit_s=limit_s)
+                for run in guest.run(some, limit_s=limit_s):
+                    spoilt = run.verdict == FAIL or not guest.vm.running
+                    if spoilt:
+                        self.close()
+                    alone = run.verdict == DIED and len(some) > 1
+                    if alone:
+                        break
+                    attempts = 0
+                    yield left.popleft(), run
+                    if spoilt:
+                        break
             except FastsyncError as error:
                 self.close()
-                if attempt + 1 == ATTEMPTS:
-                    raise FastsyncError(f"{mode} {test}: {error}") from error
-                continue
-            if run.verdict == FAIL or not guest.vm.running:
-                self.close()
-            return run
-        raise AssertionError
+                attempts += 1
+                if attempts == ATTEMPTS:
+                    raise FastsyncError(f"{mode} {left[0]}: {error}") from error
 
     def _ready(self) -> Guest:
         if self._guest is None:
@@ -109,53 +125,64 @@ class Machine:
         self._stack.close()
 
 
-def in_chunks(
-    pairs: Iterable[tuple[str, str]], tests: Sequence[str], modes: Sequence[str]
-) -> list[tuple[str, str]]:
-    """(mode, test) of these in an order that changes the mode only every CHUNK tests."""
-    place = {test: number for number, test in enumerate(tests)}
-    return sorted(
-        pairs, key=lambda pair: (place[pair[1]] // CHUNK, modes.index(pair[0]), place[pair[1]])
-    )
+def in_chunks(tests: Sequence[str]) -> list[tuple[str, ...]]:
+    """Tests, some at a time: what a guest runs in each mode before it takes more."""
+    return [tuple(tests[start : start + CHUNK]) for start in range(0, len(tests), CHUNK)]
+
+
+def next_of(pairs: Sequence[tuple[str, str]], modes: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The mode that is next, and its tests, of what (mode, test) is still to be run."""
+    if not pairs:
+        return None
+    mode = min((mode for mode, _ in pairs), key=modes.index)
+    return mode, [test for one, test in pairs if one == mode]
 
 
 @dataclass
-class Progress:
-    """Tells what was done, what is left, and how long that may take."""
+class Work:
+    """What is asked for of tests, and who hears of it; guests share one.
 
-    report: Report
-    done: int = 0
-    started: float = 0.0
+    `finished` is called for one run at a time. `stop` ends all behind the test that they are at.
+    """
 
-    def tell(self, mode: str, test: str, left: int) -> None:
-        """A test begins; `left` with it."""
-        self.started = self.started or time.monotonic()
-        words = f"{mode} {test}: {self.done} done, {left} left"
-        if self.done:
-            minutes = (time.monotonic() - self.started) / self.done * left / 60
-            words += f", about {minutes:.0f} min"
-        self.report(words)
+    store: Store
+    modes: Sequence[str]
+    limit_s: float
+    tally: Tally
+    finished: Callable[[str, str, Run], None]
+    lock: Lock = field(default_factory=Lock)
+    stop: Event = field(default_factory=Event)
+
+    def do(self, machine: Machine, tests: Sequence[str]) -> None:
+        """Run what is not known of these tests; then what differs from stock again, on both."""
+        while todo := next_of(still_to_run(self.store.runs, tests, self.modes), self.modes):
+            mode, some = todo
+            for test, run in machine.run(mode, some, self.limit_s):
+                with self.lock:
+                    self.store.add(mode, test, run)
+                    self.finished(mode, test, run)
+                    self.tally.add(f"{mode} {test}: {run.verdict}, {run.seconds} s")
+                if self.stop.is_set():
+                    return
 
 
-def run_all(
-    machine: Machine,
-    store: Store,
-    tests: Sequence[str],
-    modes: Sequence[str],
-    *,
-    limit_s: float,
-    report: Report,
-    finished: Callable[[str, str, Run], None],
-) -> None:
-    """Run what is not known yet; then what differs from stock a second time, on both."""
-    progress = Progress(report)
-    try:
-        while pairs := in_chunks(still_to_run(store.runs, tests, modes), tests, modes):
-            mode, test = pairs[0]
-            progress.tell(mode, test, len(pairs))
-            run = machine.run(mode, test, limit_s)
-            store.add(mode, test, run)
-            finished(mode, test, run)
-            progress.done += 1
-    finally:
-        machine.close()
+def run_all(work: Work, machines: Sequence[Machine], tests: Sequence[str]) -> None:
+    """Run what is not known yet, in as many guests at a time as there are machines.
+
+    Raises FastsyncError when one of them cannot run a test at all.
+    """
+    shares = deque(in_chunks(tests))
+
+    def take_shares(machine: Machine) -> None:
+        try:
+            while shares and not work.stop.is_set():
+                work.do(machine, shares.popleft())
+        except BaseException:
+            work.stop.set()
+            raise
+        finally:
+            machine.close()
+
+    with ThreadPoolExecutor(len(machines)) as pool:
+        for one in as_completed([pool.submit(take_shares, machine) for machine in machines]):
+            one.result()

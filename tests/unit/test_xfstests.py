@@ -1,6 +1,7 @@
 """fastsync xfstests: what a checkout has, what a run says, what is compared and kept."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pytest
 
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError, UsageError
 from fastsync_lab.host.options import CONTROL
+from fastsync_lab.host.progress import Tally
+from fastsync_lab.host.shell import Completed
 from fastsync_lab.host.shell import run as shell_run
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests import summary
 from fastsync_lab.xfstests.command import request
-from fastsync_lab.xfstests.guest import Guest, mount_options, parse_check
+from fastsync_lab.xfstests.guest import Guest, mount_options, part_of, verdict_of
 from fastsync_lab.xfstests.results import (
     BETTER,
     DIED,
@@ -35,7 +38,7 @@ from fastsync_lab.xfstests.results import (
     runs_json,
     still_to_run,
 )
-from fastsync_lab.xfstests.run import in_chunks, run_all
+from fastsync_lab.xfstests.run import Work, next_of, run_all
 from fastsync_lab.xfstests.tree import find_tests, parse_groups, read_tree, select
 
 PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
@@ -130,32 +133,33 @@ def test_a_checkout_without_git_has_all_of_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("generic/001  3s\nRan: generic/001\nPassed all 1 tests\n", Run(PASS, 7)),
+        ("generic/001         7s\n", Run(PASS, 7)),
+        ("generic/001 3s ...  7s\n", Run(PASS, 7)),
+        ("generic/001       [not run] this test wants 7s\n", Run(NOT_RUN, 7)),
         (
-            "generic/001  [not run] why\nRan: generic/001\nNot run: generic/001\n"
-            "Passed all 1 tests\n",
-            Run(NOT_RUN, 7),
-        ),
-        (
-            "generic/001 - output mismatch (see x)\nRan: generic/001\nFailures: generic/001\n"
-            "Failed 1 of 1 tests\n",
+            "generic/001 3s ... - output mismatch (see x)\n    --- 1\n    generic/002 7s\n",
             Run(FAIL, 7, "output"),
         ),
         (
             "generic/001 [failed, exit status 1]_check_generic_filesystem: filesystem on x is "
-            "inconsistent\n_check_dmesg: something found in dmesg (see x)\nRan: generic/001\n"
-            "Failures: generic/001\nFailed 1 of 1 tests\n",
+            "inconsistent\n_check_dmesg: something found in dmesg (see x)\n",
             Run(FAIL, 7, "status, kernel log, file system"),
         ),
+        ("generic/001       _check_dmesg: something found in dmesg\n 7s\n",
+         Run(FAIL, 7, "kernel log")),
+        ("generic/001       [expunged]\n", Run(FAIL, 7)),
+        ("generic/001       \n", Run(FAIL, 7)),
     ],
-)
-def test_verdict_of_what_check_says(said: str, expected: Run) -> None:
-    assert parse_check(f"FSTYP -- ext4\n\n{said}", 7) == expected
+)  # fmt: skip
+@pytest.mark.parametrize("behind", ["generic/002 ", "ext4/001 ", "\nRan: generic/001\n"])
+def test_verdict_of_what_check_says(said: str, expected: Run, behind: str) -> None:
+    all_of_it = f"FSTYP -- ext4\n\ngeneric/0011  9s\n{said}{behind}"
+    assert verdict_of(part_of(all_of_it, "generic/001"), 7) == expected
 
 
 def test_a_test_that_check_did_not_run_is_an_error() -> None:
     with pytest.raises(FastsyncError, match="did not run the test"):
-        parse_check("our local _scratch_mkfs routine ...\ncheck: failed to mkfs\n", 0)
+        part_of("our local _scratch_mkfs routine ...\ncheck: failed\nEnded: 1\n", "generic/001")
 
 
 def test_only_the_options_have_mount_options() -> None:
@@ -165,12 +169,14 @@ def test_only_the_options_have_mount_options() -> None:
 
 
 class FakeVm:
-    """A guest that fails as it is told to."""
+    """A guest that fails as it is told to, once its suite has begun."""
 
     def __init__(self, out_dir: Path, error: FastsyncError, *, running: bool) -> None:
         self.out_dir, self.running, self._error = out_dir, running, error
 
-    def run(self, _script: str, *, timeout_s: float) -> None:
+    def run(self, script: str, *, timeout_s: float) -> Completed:
+        if "begin_tests" in script:
+            return Completed(0, "", "")
         assert timeout_s == 5
         raise self._error
 
@@ -184,14 +190,14 @@ def test_a_lost_guest_is_a_verdict_and_what_it_said_is_kept(
 ) -> None:
     vm = FakeVm(tmp_path, error, running=False)
     guest = Guest(vm, "", "defer")  # type: ignore[arg-type]
-    assert guest.run("generic/001", limit_s=5) == Run(verdict, 0)
+    assert list(guest.run(["generic/001", "generic/002"], limit_s=5)) == [Run(verdict, 0)]
     assert (tmp_path / "defer" / "generic-001" / "error").read_text() == f"{error}\n"
 
 
 def test_a_script_that_fails_in_a_live_guest_is_an_error(tmp_path: Path) -> None:
     vm = FakeVm(tmp_path, FastsyncError("status 1"), running=True)
     with pytest.raises(FastsyncError, match="status 1"):
-        Guest(vm, "", "defer").run("generic/001", limit_s=5)  # type: ignore[arg-type]
+        list(Guest(vm, "", "defer").run(["generic/001"], limit_s=5))  # type: ignore[arg-type]
 
 
 # --- comparing
@@ -239,17 +245,11 @@ def test_what_does_not_apply_on_stock_is_not_tried_on_ours() -> None:
     assert still_to_run(runs, ["a"], MODES) == []
 
 
-def test_chunks_change_the_mode_seldom_and_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left is done in the same order, wherever a run was interrupted."""
-    monkeypatch.setattr(run_module, "CHUNK", 2)
-    pairs = [(mode, test) for test in "abc" for mode in MODES]
-    expected = [
-        (CONTROL, "a"), (CONTROL, "b"), ("defer", "a"), ("defer", "b"),
-        (CONTROL, "c"), ("defer", "c"),
-    ]  # fmt: skip
-    for done in range(len(pairs)):
-        left = [pair for pair in pairs if pair in expected[done:]]
-        assert in_chunks(left, "abc", MODES) == expected[done:]
+def test_the_mode_that_is_next_is_the_first_one_that_has_tests() -> None:
+    pairs = [("defer", "a"), (CONTROL, "b"), ("defer", "b"), (CONTROL, "c")]
+    assert next_of(pairs, MODES) == (CONTROL, ["b", "c"])
+    assert next_of([pair for pair in pairs if pair[0] == "defer"], MODES) == ("defer", ["a", "b"])
+    assert next_of([], MODES) is None
 
 
 # --- keeping
@@ -263,29 +263,28 @@ class FakeMachine:
     """Runs nothing; `verdicts` by mode and test are used up, and a missing one interrupts."""
 
     def __init__(self, verdicts: dict[tuple[str, str], list[Run]]) -> None:
-        self.verdicts, self.closed = verdicts, False
+        self.verdicts, self.closed, self.ran = verdicts, False, [(CONTROL, "")]
 
-    def run(self, mode: str, test: str, _limit_s: float) -> Run:
-        if not self.verdicts.get((mode, test)):
-            raise Interrupted
-        return self.verdicts[mode, test].pop(0)
+    def run(self, mode: str, tests: list[str], _limit_s: float) -> Iterator[tuple[str, Run]]:
+        for test in tests:
+            if not self.verdicts.get((mode, test)):
+                raise Interrupted
+            self.ran.append((mode, test))
+            yield test, self.verdicts[mode, test].pop(0)
 
     def close(self) -> None:
         self.closed = True
 
 
-def run_with(machine: FakeMachine, store: Store, tests: list[str]) -> list[str]:
+def work_for(store: Store, reports: list[str]) -> Work:
+    """Work that tells of itself."""
+    return Work(store, MODES, 1, Tally(9, "runs", reports.append), lambda *_: None)
+
+
+def run_with(machines: list[FakeMachine], store: Store, tests: list[str]) -> list[str]:
     """What run_all() reports."""
     reports: list[str] = []
-    run_all(
-        machine,  # type: ignore[arg-type]
-        store,
-        tests,
-        MODES,
-        limit_s=1,
-        report=reports.append,
-        finished=lambda *_: None,
-    )
+    run_all(work_for(store, reports), machines, tests)  # type: ignore[arg-type]
     return reports
 
 
@@ -294,14 +293,39 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     keys = dict.fromkeys(MODES, KEY)
     first = FakeMachine({(CONTROL, "a"): [PASSED]})
     with pytest.raises(Interrupted):
-        run_with(first, Store(path, keys, {}), ["a"])
+        run_with([first], Store(path, keys, {}), ["a"])
     assert first.closed
     second = FakeMachine({("defer", "a"): [FAILED, PASSED], (CONTROL, "a"): [PASSED]})
     store = Store(path, keys, {})
-    reports = run_with(second, store, ["a"])
+    reports = run_with([second], store, ["a"])
     assert store.runs == {CONTROL: {"a": [PASSED, PASSED]}, "defer": {"a": [FAILED, PASSED]}}
-    assert reports[0] == "defer a: 0 done, 1 left"
+    assert reports[0] == "defer a: fail, 4 s"
     assert Store(path, keys, {}).runs == store.runs
+
+
+def test_guests_share_the_tests_and_keep_all_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "CHUNK", 2)
+    tests = list("abcdefgh")
+    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {})
+    machines = [
+        FakeMachine({(mode, test): [PASSED] for mode in MODES for test in tests}) for _ in range(3)
+    ]
+    reports = run_with(machines, store, tests)
+    assert store.runs == {mode: {test: [PASSED] for test in tests} for mode in MODES}
+    assert all(machine.closed for machine in machines)
+    done = [pair for machine in machines for pair in machine.ran[1:]]
+    assert sorted(done) == sorted((mode, test) for mode in MODES for test in tests)
+    assert reports[-1] == "16 of 9 runs done"
+
+
+def test_a_guest_that_cannot_go_on_ends_the_others_behind_their_test(tmp_path: Path) -> None:
+    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {})
+    work = work_for(store, [])
+    work.stop.set()
+    work.do(FakeMachine({(CONTROL, "a"): [PASSED]}), ["a", "b"])  # type: ignore[arg-type]
+    assert store.runs == {CONTROL: {"a": [PASSED]}, "defer": {}}
 
 
 @pytest.mark.parametrize("field", list(Key.__dataclass_fields__))

@@ -1,5 +1,6 @@
 """fastsync xfstests: which guest a test gets, and what comes of one that is lost."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -37,13 +38,16 @@ class FakeGuest:
     def use(self, _mode: str, _modules: object) -> None:
         pass
 
-    def run(self, _test: str, *, limit_s: float) -> Run:
+    def run(self, tests: Sequence[str], *, limit_s: float) -> Iterator[Run]:
         assert limit_s == 9
-        one = self._said.pop(0)
-        if isinstance(one, FastsyncError):
-            raise one
-        self.running = one.verdict not in (HUNG, DIED)
-        return one
+        for _ in tests:
+            one = self._said.pop(0)
+            if isinstance(one, FastsyncError):
+                raise one
+            self.running = one.verdict not in (HUNG, DIED)
+            yield one
+            if not self.running:
+                return
 
 
 def guests_for(
@@ -61,13 +65,15 @@ def guests_for(
     monkeypatch.setattr(run_module, "prepare", lambda vm, *_: vm)
     machine = run_module.Machine(MagicMock(), tmp_path, lambda _: None)
     try:
-        return guests, [machine.run("defer", test, 9) for test in tests]
+        ran = list(machine.run("defer", tests, 9))
+        assert [test for test, _ in ran] == list(tests)
+        return guests, [run for _, run in ran]
     finally:
         machine.close()
         assert not any(guest.running for guest in guests)
 
 
-@pytest.mark.parametrize("verdict", [FAIL, HUNG, DIED])
+@pytest.mark.parametrize("verdict", [FAIL, HUNG])
 def test_the_test_after_one_that_did_not_pass_gets_a_new_guest(
     verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -75,6 +81,15 @@ def test_the_test_after_one_that_did_not_pass_gets_a_new_guest(
     expected = list(said)
     guests, runs = guests_for(monkeypatch, tmp_path, said, "abcde")
     assert (len(guests), runs) == (2, expected)
+
+
+def test_a_test_with_which_a_guest_died_is_run_again_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    died = Run(DIED, 0)
+    said: list[Run | FastsyncError] = [PASSED, died, PASSED, died, died, PASSED]
+    guests, runs = guests_for(monkeypatch, tmp_path, said, "abcd")
+    assert (len(guests), runs) == (4, [PASSED, PASSED, died, PASSED])
 
 
 def test_a_test_that_could_not_be_run_is_tried_in_a_new_guest(

@@ -48,6 +48,14 @@ VARIANTS = {
 }
 
 
+# What a kernel says of its build: the same source makes the same kernel, whose results still hold.
+SAME_BANNER = (
+    "KBUILD_BUILD_TIMESTAMP=1970-01-01",
+    "KBUILD_BUILD_USER=fastsync",
+    "KBUILD_BUILD_HOST=fastsync",
+)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where a built kernel lies in the cache."""
@@ -222,7 +230,8 @@ class Build:
     def argv(self, *arguments: str) -> list[str]:
         """The call of the kernel's own build system."""
         argv = ["make", f"-j{os.cpu_count() or 1}", "-C", str(self.source)]
-        return [*argv, f"O={self.layout.build}", *kbuild_variables(self.variant), *arguments]
+        argv += [f"O={self.layout.build}", *kbuild_variables(self.variant), *SAME_BANNER]
+        return [*argv, *arguments]
 
     def configure(self, wanted: str) -> None:
         """Write .config. Raises FastsyncError that names what the kernel does not take."""
