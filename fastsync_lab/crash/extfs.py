@@ -1,7 +1,7 @@
 """Read the files out of an ext4 image: enough of the format for what the explorer makes.
 
-Extents, inline data, linear and indexed folders, extended attributes in the inode and in a block,
-blocks and inodes of any size, bigalloc. No encryption, no large xattr inodes.
+Extents, blocks of blocks, inline data, linear and indexed folders, extended attributes in the inode
+and in a block, blocks and inodes of any size, bigalloc. No encryption, no large xattr inodes.
 """
 
 import struct
@@ -102,7 +102,8 @@ class Image:
         if _flags(inode) & INLINE_DATA_FLAG:
             return b"".join(self._inline(inode))[:size]
         data = bytearray(-(-size // self.block_size) * self.block_size)
-        for logical, physical, count in self._extents(inode):
+        mapped = self._extents if _flags(inode) & EXTENTS_FLAG else self._indirect
+        for logical, physical, count in mapped(inode):
             start = logical * self.block_size
             data[start : start + count * self.block_size] = self._blocks(physical, count)
         return bytes(data[:size])
@@ -185,8 +186,6 @@ class Image:
 
     def _extents(self, inode: bytes) -> Iterator[tuple[int, int, int]]:
         """Logical block, physical block and count of what is written."""
-        if not _flags(inode) & EXTENTS_FLAG:
-            raise FastsyncError("an inode without extents")
         yield from self._extent_node(inode[40:100])
 
     def _extent_node(self, node: bytes) -> Iterator[tuple[int, int, int]]:
@@ -202,6 +201,29 @@ class Image:
                 logical, count, high, low = struct.unpack_from("<IHHI", node, position)
                 if count <= UNWRITTEN:
                     yield logical, low | high << 32, count
+
+    def _indirect(self, inode: bytes) -> Iterator[tuple[int, int, int]]:
+        """The same of an inode that has twelve blocks, then blocks of blocks of 1 to 3 levels."""
+        numbers = struct.unpack_from("<15I", inode, 40)
+        levels = (*(0 for _ in range(12)), 1, 2, 3)
+        logical = 0
+        last = -(-_size(inode) // self.block_size)
+        for number, level in zip(numbers, levels, strict=True):
+            yield from self._below(number, level, logical, last)
+            logical += (self.block_size // 4) ** level
+
+    def _below(
+        self, number: int, level: int, logical: int, last: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """What is below a block of blocks that begins at `logical`, up to the block `last`."""
+        if not number or logical >= last:
+            return
+        if level == 0:
+            yield logical, number, 1
+            return
+        step = (self.block_size // 4) ** (level - 1)
+        for place, below in enumerate(struct.iter_unpack("<I", self._blocks(number, 1))):
+            yield from self._below(below[0], level - 1, logical + place * step, last)
 
     def _xattrs(self, inode: bytes) -> Iterator[tuple[str, str]]:
         """Those that a user sees."""

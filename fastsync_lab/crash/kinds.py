@@ -62,6 +62,7 @@ KINDS: Mapping[str, Kind] = {
     "quota": Kind(mkfs=("-O", "quota")),
     "small-inodes": Kind(mkfs=("-I", "128"), grain_ns=NS_PER_S),
     "inline_data": Kind(mkfs=("-O", "inline_data")),
+    "indirect": Kind(mkfs=("-O", "^extents,^64bit")),
     "external": Kind(mkfs=("-O", "^has_journal"), journal=""),
 }
 

@@ -56,6 +56,8 @@ TABLE = (
     Row(("shift",), ("ordered", "journal", "bigalloc", "quota")),
     Row(("move-ext", "swap-boot", "shift"), ("1k-blocks",), (*MTIME_MODES, CONTROL)),
     Row(("inline",), ("inline_data",)),
+    # fallocate() is not for files without extents.
+    Row(("overwrite", "append", "create", "mmap", "direct"), ("indirect",), (*OURS, "eager")),
     Row(("create", "attributes", "random"), ("inline_data",), OURS),
     Row(("aio", "io-uring"), ("ordered", "journal")),
     Row(("aio", "io-uring"), ("lazytime", "bigalloc", "external"), OURS),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash.extfs import Image, stamp_ns
-from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, make_base, split_journal
+from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind, make_base, split_journal
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
 
@@ -123,3 +123,17 @@ def test_rubbish_is_refused() -> None:
 def test_stamps_before_and_after_32_bits() -> None:
     assert stamp_ns(-1, 0) == -(10**9)
     assert stamp_ns(-(1 << 31), 1 | 7 << 2) == (1 << 31) * 10**9 + 7
+
+
+def test_blocks_of_blocks_of_every_level(tmp_path: Path) -> None:
+    """On 1 KiB blocks 12 + 256 blocks take two levels, 65,536 more the third."""
+    data = bytearray(b"front" * 300_000)
+    sparse = tmp_path / "sparse"
+    with sparse.open("wb") as file:
+        file.write(data)
+        file.seek((12 + 256 + 65536 + 700) * 1024)
+        file.write(b"behind")
+    make_base(tmp_path / "image", 12, kind=Kind(mkfs=("-b", "1024", "-O", "^extents,^64bit")))
+    files = made(tmp_path / "image", f"write {sparse} f\n")
+    contents = files.contents(files.tree()["f"].ino)
+    assert contents == sparse.read_bytes()

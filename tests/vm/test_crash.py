@@ -42,6 +42,7 @@ SLICE = (
     Case("io-uring", "defer", "i_version"),
     Case("remount", "defer", "external"),
     Case("attributes", "defer", "small-inodes"),
+    Case("append", "defer", "indirect"),
     Case("append", "defer", "nodelalloc"),
     Case("attributes", "eager", "ordered"),
     Case("append", "eager", "ordered"),
