@@ -25,6 +25,7 @@ from fastsync_lab.study.show import Group, grouped, label, pairs_of
 # In a reader's order; others come after them.
 DEVICES = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us")
 MAIN = SPEED_BESIDE.names
+SHORT = (*MAIN, "defer+eager")  # what a short run's picture has
 CLASS_LABELS = dict(
     zip(CLASS_METRICS, ("file data", "journal", "other metadata", "not sorted"), strict=True)
 )
@@ -377,7 +378,7 @@ def overview(studies: Mapping[str, Study[Any]], lines: Sequence[Line]) -> Figure
         names = shown_names(study, mine)
         shown = [line for line in mine if (line.place.workload, line.place.subject) in names]
         for (device, name), group in grouped(study, shown).items():
-            if bars := speed_bars(study, group, without_ideal(MAIN)):
+            if bars := speed_bars(study, group, without_ideal(SHORT)):
                 said = f"{study.name}: {name}"
                 groups[f"{said}, {device}" if several else said] = bars
     if not groups:
