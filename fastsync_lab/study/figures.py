@@ -16,9 +16,11 @@ from fastsync_lab.study.rows import (
     Line,
     Place,
     Stat,
+    finest,
     is_sweep,
     place_in,
     sweeps,
+    written,
 )
 from fastsync_lab.study.show import Group, grouped, label, pairs_of
 
@@ -174,10 +176,10 @@ def latency_bars(study: Study[Any], group: Group, names: Sequence[str]) -> list[
 
 
 def number(value: float) -> str:
-    """A figure on a picture: three digits."""
+    """A figure on a picture: three digits, four from 1,000 on."""
     if not value:
         return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return written(value, min(0, finest(value))) if abs(value) >= 100 else f"{value:.3g}"
 
 
 def seen_parts(groups: Mapping[str, Sequence[Bar]]) -> dict[str, list[Bar]]:

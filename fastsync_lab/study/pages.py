@@ -61,7 +61,8 @@ PAGES = (
 
 *Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms. SQLite is compiled to call
 `fsync()` (for Ideal: `fdatasync()`). Of several runs, at different phases of the timer's tick, a
-figure is the median ± the distance of the farthest one. [experiments.md](experiments.md) says how a
+figure is the median ± the distance of the farthest one; without ± it is of one run, or over one of
+one run. No figure has more than four digits. [experiments.md](experiments.md) says how a
 figure comes about and what is required of it. `./fastsync report` also writes build/report.html:
 the same with all plots, tables that can be sorted, and how each row is repeated.""",
     ),

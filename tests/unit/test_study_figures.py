@@ -67,9 +67,9 @@ def test_peers_have_a_figure_for_each_device_and_without_them_there_is_none() ->
 
 
 def test_a_spread_is_drawn_and_a_single_run_has_none() -> None:
-    speed = drawn(parse_result(overwrite()))[0]
-    stock, truncate, _ = speed.groups["sata-ssd"]
-    assert stock.spread == pytest.approx(130 / 535) and truncate.spread == 0
+    cells = [cell("stock", [230, 231, 100]), cell("ideal", [500, 500]), cell("truncate", [490])]
+    stock, truncate = drawn(result(cells))[0].groups["sata-ssd"]
+    assert stock.spread == pytest.approx(130 / 500) and truncate.spread == 0
 
 
 def test_a_neighbour_is_drawn_as_a_share_of_its_control() -> None:
