@@ -29,7 +29,8 @@ modelled devices, in virtual time."
 READING = """\
 *Ideal* is `fdatasync()` on Debian's ext4. *truncate* and *defer* are the two modes of fastsync, at
 100 ms. Of several runs a figure is the median ± the distance of the farthest one; no digit is shown
-that is finer, and four at most. Without ± it is of one run, or over one of one run. Click a column's head to sort by it."""
+that is finer, and four at most. Without ± it is of one run, or over one of one run. Click a
+column's head to sort by it."""
 
 
 @dataclass(frozen=True)
