@@ -22,8 +22,8 @@ from fastsync_lab.xfstests import summary as xfstests
 
 TITLE = "fastsync: what was measured"
 INTRO = """\
-fastsync is a pair of kernel modules that makes `fsync()` on ext4 cost what `fdatasync()` costs.
-This page has everything that its lab measured, made from results/ by `./fastsync report`."""
+fastsync is a pair of kernel modules that makes `fsync()` on ext4 cost nearly what `fdatasync()`
+costs. This page has everything that its lab measured, made from results/ by `./fastsync report`."""
 WARNING = "**Experimental: so far it has run in virtual machines only.** Times are those of \
 modelled devices, in virtual time."
 READING = """\
