@@ -48,7 +48,7 @@ from fastsync_lab.studies import studies
 
 app = typer.Typer(
     name="fastsync",
-    help="fsync() on ext4 at the price of fdatasync(): build the modules, boot them, measure them.",
+    help="fsync() on ext4 at about fdatasync()'s price: build the modules, boot and measure them.",
     epilog=told(
         "vm --device sata-ssd -- fio --version",
         "shell --device sata-ssd",

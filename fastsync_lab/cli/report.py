@@ -22,14 +22,15 @@ from fastsync_lab.xfstests import summary as xfstests
 
 TITLE = "fastsync: what was measured"
 INTRO = """\
-fastsync is a pair of kernel modules that makes `fsync()` on ext4 cost what `fdatasync()` costs.
-This page has everything that its lab measured, made from results/ by `./fastsync report`."""
+fastsync is a pair of kernel modules that makes `fsync()` on ext4 cost nearly what `fdatasync()`
+costs. This page has everything that its lab measured, made from results/ by `./fastsync report`."""
 WARNING = "**Experimental: so far it has run in virtual machines only.** Times are those of \
 modelled devices, in virtual time."
 READING = """\
 *Ideal* is `fdatasync()` on Debian's ext4. *truncate* and *defer* are the two modes of fastsync, at
 100 ms. Of several runs a figure is the median ± the distance of the farthest one; no digit is shown
-that is finer. Click a column's head to sort by it."""
+that is finer, and four at most. Without ± it is of one run, or over one of one run. Click a
+column's head to sort by it."""
 
 
 @dataclass(frozen=True)

@@ -143,5 +143,5 @@ class Guest:
             "echo '=== part'\n"
             f"{self._check} - - {MEMORY}/plan - {DEVICE} /mnt /dev/null || exit\n"
             f"e2fsck -fn {DEVICE} >{MEMORY}/fsck 2>&1\n"
-            "echo '=== part'; echo $?\n"
+            "status=$?; echo '=== part'; echo $status\n"
         )

@@ -7,8 +7,9 @@ fsync(). An operation is a file.
 
 from dataclasses import dataclass, replace
 
+from fastsync_lab.study import eager_bars
 from fastsync_lab.study.contract import FLASH, Axes, Cell, Paths, Script, Study, Workload
-from fastsync_lab.study.filesystems import FIVE, FOUR, PEERS
+from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, PEERS
 from fastsync_lab.study.output import read_timed
 from fastsync_lab.study.programs import DATASYNC, preload
 
@@ -43,16 +44,17 @@ def script(cell: Cell[Packages], paths: Paths) -> Script:
 
 
 LARGE = Packages("perl and python", ("perl-modules-5.36", "perl-base", "libpython3.11-stdlib"))
-FULL = Axes("Packages unpacked by dpkg", FLASH, (*FIVE, *PEERS), (LARGE,))
+FULL = Axes("Packages unpacked by dpkg", FLASH, (*FIVE, *EAGERS, *PEERS), (LARGE,))
 SMALL = Packages("coreutils and e2fsprogs", ("coreutils", "e2fsprogs", "util-linux"))
 
 STUDY = Study(
     name="dpkg",
     says="packages unpacked by dpkg into a chroot, as apt does",
     full=FULL,
-    quick=replace(FULL, devices=("sata-ssd",), systems=FOUR, workloads=(SMALL,)),
+    quick=replace(FULL, devices=("sata-ssd",), systems=(*FOUR, *EAGERS), workloads=(SMALL,)),
     script=script,
     read=read_timed,
+    beside=eager_bars.TIMED,
     programs=(DATASYNC,),
     packages=("dpkg",),
 )

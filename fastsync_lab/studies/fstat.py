@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fastsync_lab.study import fio
-from fastsync_lab.study.contract import HEADLINE_RUNS, Axes, Study
+from fastsync_lab.study.contract import Axes, Study
 from fastsync_lab.study.filesystems import FIVE, FOUR, MODES
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import speed_over
@@ -36,14 +36,13 @@ FULL = Axes(
     devices=("uniform-100us",),
     systems=FIVE,
     workloads=fio.workloads(("random", FSTAT), file_mib=4),
-    headline_runs=HEADLINE_RUNS,
 )
 
 STUDY = Study(
     name="fstat",
     says="fio: the loop fstat, write, fsync, which multigrain timestamps made slower",
     full=FULL,
-    quick=replace(FULL, systems=FOUR, headline_runs=1),
+    quick=replace(FULL, systems=FOUR),
     script=fio.script,
     read=fio.read,
     programs=(STATWRITE,),

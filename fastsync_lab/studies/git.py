@@ -5,8 +5,9 @@ git knows no fdatasync(): for Ideal, a library of ours puts it in the place of f
 
 from dataclasses import dataclass, replace
 
+from fastsync_lab.study import eager_bars
 from fastsync_lab.study.contract import FLASH, Axes, Cell, Paths, Script, Study, Workload
-from fastsync_lab.study.filesystems import FIVE, FOUR, PEERS
+from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, PEERS
 from fastsync_lab.study.output import read_timed
 from fastsync_lab.study.programs import DATASYNC, preload
 
@@ -39,8 +40,10 @@ timed {count} commits""",
     )
 
 
-FULL = Axes("A thousand git commits", FLASH, (*FIVE, *PEERS), (Commits("commit"),))
-QUICK = replace(FULL, title="A hundred git commits", devices=("sata-ssd",), systems=FOUR)
+FULL = Axes("A thousand git commits", FLASH, (*FIVE, *EAGERS, *PEERS), (Commits("commit"),))
+QUICK = replace(
+    FULL, title="A hundred git commits", devices=("sata-ssd",), systems=(*FOUR, *EAGERS)
+)
 
 STUDY = Study(
     name="git",
@@ -49,6 +52,7 @@ STUDY = Study(
     quick=replace(QUICK, workloads=(Commits("commit", 100),)),
     script=script,
     read=read_timed,
+    beside=eager_bars.TIMED,
     programs=(DATASYNC,),
     packages=("git",),
     image="studies",

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from fastsync_lab.study import eager_bars, fio
-from fastsync_lab.study.contract import FLASH, HEADLINE_RUNS, Axes, Study
-from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, MODES, PEERS
+from fastsync_lab.study.contract import FLASH, Axes, Study
+from fastsync_lab.study.filesystems import DEMO, EAGERS, FIVE, MODES, PEERS
 from fastsync_lab.study.judge import Requirement, Where, speed_over
 from fastsync_lab.study.programs import STATWRITE
 
@@ -15,7 +15,6 @@ FULL = Axes(
     devices=(*FLASH, "uniform-100us"),
     systems=(*FIVE, *EAGERS, *PEERS),
     workloads=fio.workloads(LOOPS, file_mib=100),
-    headline_runs=HEADLINE_RUNS,
 )
 
 STUDY = Study(
@@ -27,9 +26,8 @@ STUDY = Study(
         FULL,
         title="4 KiB overwrite + fsync, 20 MB file",
         devices=("sata-ssd",),
-        systems=FOUR,
+        systems=DEMO,
         workloads=fio.workloads(LOOPS, file_mib=20),
-        headline_runs=1,
     ),
     script=fio.script,
     read=fio.read,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fastsync_lab.study import eager_bars
 from fastsync_lab.study.contract import (
     FLASH,
-    HEADLINE_RUNS,
     Axes,
     Cell,
     Output,
@@ -17,7 +16,7 @@ from fastsync_lab.study.contract import (
     Study,
     Workload,
 )
-from fastsync_lab.study.filesystems import EAGERS, FIVE, FOUR, MODES, PEERS
+from fastsync_lab.study.filesystems import DEMO, EAGERS, FIVE, MODES, PEERS
 from fastsync_lab.study.judge import speed_over
 from fastsync_lab.study.output import phases_of
 from fastsync_lab.study.programs import SQLBENCHES
@@ -49,7 +48,6 @@ FULL = Axes(
     devices=FLASH,
     systems=(*FIVE, *EAGERS, *PEERS),
     workloads=tuple(Transactions(mode) for mode in ("PERSIST", "TRUNCATE", "DELETE", "WAL")),
-    headline_runs=HEADLINE_RUNS,
 )
 
 STUDY = Study(
@@ -59,9 +57,8 @@ STUDY = Study(
     quick=replace(
         FULL,
         devices=("sata-ssd",),
-        systems=FOUR,
+        systems=DEMO,
         workloads=tuple(replace(one, operations=100, rows=2000) for one in FULL.workloads),
-        headline_runs=1,
     ),
     script=script,
     read=read,
@@ -83,5 +80,8 @@ STUDY = Study(
         speed_over("stock", ("off",), least=0.99, most=1.01),
         *eager_bars.SQLITE,
     ),
-    headline=(("PERSIST", "update"), ("DELETE", "update")),
+    headline=(
+        *(("PERSIST", "update"), ("DELETE", "update")),
+        *(("DELETE", "insert"), ("WAL", "insert")),
+    ),
 )

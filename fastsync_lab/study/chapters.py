@@ -136,7 +136,8 @@ def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) ->
     parts.append(
         parts_of(
             [
-                " ".join((*environments(results), describe_builds(results), *dates[-1:])),
+                " ".join((*environments(results), *dates[-1:])),
+                *describe_builds(results),
                 f"To repeat it: `{command_of(study.name, first.series, mips=first.mips)}`",
             ]
         )

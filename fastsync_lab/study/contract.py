@@ -19,7 +19,7 @@ from fastsync_lab.study.rows import Line, Subjects, check_metrics
 
 STOCK, FASTSYNC = "stock", "fastsync"
 FLASH = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")  # profiles of real devices
-HEADLINE_RUNS = 5  # of a cell whose figures stand in the README, in a full run
+HEADLINE_RUNS = 5  # in a full run, of a cell whose figures a reader sees first
 
 
 # --- the axes ----------------------------------------------------------------------------------
@@ -89,8 +89,7 @@ W = TypeVar("W", bound=Workload)
 class Axes(Generic[W]):
     """How far a run goes on each axis; the kernel is chosen on the command line.
 
-    `runs` of each cell; of the headline's workloads `headline_runs` on each file system that the
-    README shows or a requirement names. Several runs begin at different phases of the tick.
+    Each cell has `runs`, which begin at different phases of the tick.
     """
 
     title: str
@@ -99,7 +98,6 @@ class Axes(Generic[W]):
     workloads: tuple[W, ...]
     schedulers: tuple[Scheduler, ...] = (AS_IT_IS,)
     runs: int = 1
-    headline_runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -290,13 +288,17 @@ class Study(Generic[W]):
                     yield cell
 
     def runs_of(self, cell: Cell[W], *, quick: bool) -> int:
-        """How often a cell is run."""
-        axes = self.axes(quick=quick)
+        """How often a cell is run.
+
+        In a full run the headline's workloads have HEADLINE_RUNS on each file system that stands
+        beside others or that a requirement names.
+        """
+        runs = self.axes(quick=quick).runs
         shown = {*(self.beside.names if self.beside else ())}
         shown |= {name for one in self.required for name in (*one.where.systems, *one.over.systems)}
         in_headline = any(workload == cell.workload.name for workload, _ in self.headline)
-        more = in_headline and cell.system.name in shown
-        return max(axes.runs, axes.headline_runs if more else 0)
+        more = in_headline and cell.system.name in shown and not quick
+        return max(runs, HEADLINE_RUNS) if more else runs
 
 
 def required_of(studies: Mapping[str, Study[Any]]) -> dict[str, Sequence[Requirement]]:

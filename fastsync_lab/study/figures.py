@@ -16,15 +16,18 @@ from fastsync_lab.study.rows import (
     Line,
     Place,
     Stat,
+    finest,
     is_sweep,
     place_in,
     sweeps,
+    written,
 )
 from fastsync_lab.study.show import Group, grouped, label, pairs_of
 
 # In a reader's order; others come after them.
 DEVICES = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us")
 MAIN = SPEED_BESIDE.names
+SHORT = (*MAIN, "defer+eager")  # what a short run's picture has
 CLASS_LABELS = dict(
     zip(CLASS_METRICS, ("file data", "journal", "other metadata", "not sorted"), strict=True)
 )
@@ -173,10 +176,10 @@ def latency_bars(study: Study[Any], group: Group, names: Sequence[str]) -> list[
 
 
 def number(value: float) -> str:
-    """A figure on a picture: three digits."""
+    """A figure on a picture: three digits, four from 1,000 on."""
     if not value:
         return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return written(value, min(0, finest(value))) if abs(value) >= 100 else f"{value:.3g}"
 
 
 def seen_parts(groups: Mapping[str, Sequence[Bar]]) -> dict[str, list[Bar]]:
@@ -377,7 +380,7 @@ def overview(studies: Mapping[str, Study[Any]], lines: Sequence[Line]) -> Figure
         names = shown_names(study, mine)
         shown = [line for line in mine if (line.place.workload, line.place.subject) in names]
         for (device, name), group in grouped(study, shown).items():
-            if bars := speed_bars(study, group, without_ideal(MAIN)):
+            if bars := speed_bars(study, group, without_ideal(SHORT)):
                 said = f"{study.name}: {name}"
                 groups[f"{said}, {device}" if several else said] = bars
     if not groups:

@@ -35,6 +35,7 @@ EAGERS = (EAGER, DEFER_EAGER)
 MODES = (TRUNCATE.name, DEFER.name)
 FOUR = (STOCK, IDEAL, TRUNCATE, DEFER)
 FIVE = (*FOUR, OFF)
+DEMO = (*FOUR, DEFER_EAGER)  # what `make demo` has beside each other
 
 F2FS = "mkfs.f2fs -q -f"
 PEERS = (

@@ -17,6 +17,8 @@ BASE, OURS = "stock", "defer+eager"
 METRIC = "ops_per_s"
 NOT_YET = "not measured yet"
 NOT_ASKED = "–"  # the study does not take the device
+# Where the beginning of the profile's description says too little.
+ABOUT = {"uniform-100us": "every request takes 100 µs (no real device)"}
 Studies = Mapping[str, Study[Any]]
 
 
@@ -63,6 +65,11 @@ class Pair:
         return " → ".join(number(line.value(METRIC)) for line in (self.stock, self.ours))
 
     @property
+    def runs(self) -> int:
+        """How many runs its figures are the medians of; of two, the lesser number."""
+        return min(self.stock.runs, self.ours.runs)
+
+    @property
     def furthest(self) -> float:
         """How far the farthest run is from the median, as a share of it."""
         stats = [line.stats[METRIC] for line in (self.stock, self.ours)]
@@ -95,6 +102,11 @@ def pairs_of(results: Sequence[Result]) -> Pairs:
     return found
 
 
+def about(device: str) -> str:
+    """What a device is, in a few words: the description in its profile up to the details."""
+    return ABOUT.get(device) or load_profile(device).description.split(":")[0].split(" (")[0]
+
+
 def gains(pairs: Pairs, studies: Studies) -> Grid:
     """A row for each device."""
     lines = []
@@ -105,22 +117,26 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
                 cells.append(f"{pair.rates} (**{pair.times.median:.2f}×**)")
             else:
                 cells.append(NOT_YET if device in studies[one.study].full.devices else NOT_ASKED)
-        about = load_profile(device).description.split(":")[0].split(" (")[0]
-        lines.append([f"`{device}`: {about}", *cells])
+        lines.append([f"`{device}`: {about(device)}", *cells])
     return Grid(["device", *(one.what for one in SHOWN)], lines, texts=1)
 
 
-def spread_of(pairs: Pairs) -> str:
-    """How far runs differ, where there are several."""
-    several = [pair for pair in pairs.values() if pair.stock.runs > 1]
-    if not several:
-        return ""
-    furthest = max(pair.furthest for pair in several)
-    which = list(dict.fromkeys(one.what for (_, one), pair in pairs.items() if pair in several))
-    return (
-        f" {', '.join(which)}: the median of {several[0].stock.runs} runs, none of which is "
-        f"farther from it than {furthest:.1%}."
-    )
+def spread_of(pairs: Pairs) -> list[str]:
+    """What is the median of how many runs, and how far these differ; and what is of one run."""
+    counts: dict[int, dict[Gain, list[Pair]]] = {}
+    for (_, one), pair in pairs.items():
+        counts.setdefault(pair.runs, {}).setdefault(one, []).append(pair)
+    said = []
+    for runs, found in sorted(counts.items(), reverse=True):
+        names = ", ".join(one.what for one in SHOWN if one in found)
+        furthest = max(pair.furthest for of_one in found.values() for pair in of_one)
+        said.append(
+            f"{names}: the median of {runs} runs, none of which is farther from it than "
+            f"{furthest * 100:.1f} %."
+            if runs > 1
+            else f"{names}: one run each."
+        )
+    return said
 
 
 def picture(results: Sequence[Result]) -> Figure | None:
@@ -145,4 +161,4 @@ def gain_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     """What the README says beside its picture."""
     pairs, mine = pairs_of(results), shown(results)
     where = environments(mine) or [f"All of it: {NOT_YET}."]
-    return [INTRO, gains(pairs, studies), " ".join(where) + spread_of(pairs)]
+    return [INTRO, gains(pairs, studies), " ".join([*where, *spread_of(pairs)])]

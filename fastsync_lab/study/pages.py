@@ -61,7 +61,8 @@ PAGES = (
 
 *Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms. SQLite is compiled to call
 `fsync()` (for Ideal: `fdatasync()`). Of several runs, at different phases of the timer's tick, a
-figure is the median ± the distance of the farthest one. [experiments.md](experiments.md) says how a
+figure is the median ± the distance of the farthest one; without ± it is of one run, or over one of
+one run. No figure has more than four digits. [experiments.md](experiments.md) says how a
 figure comes about and what is required of it. `./fastsync report` also writes build/report.html:
 the same with all plots, tables that can be sorted, and how each row is repeated.""",
     ),
@@ -133,19 +134,23 @@ def by_machine(results: Iterable[Result]) -> dict[str, list[Result]]:
     return found
 
 
-def describe_builds(results: Iterable[Result]) -> str:
-    """Which build of the modules the results are of; more than one are told apart."""
-    builds: dict[str, list[str]] = {}
+def describe_builds(results: Iterable[Result]) -> list[Part]:
+    """Which build of the modules the results are of; more than one are told apart in a table."""
+    builds: dict[str, dict[str, list[str]]] = {}
     for result in results:
         files = result.environment["sha256"]
         modules = {name: files[name] for name in files if name.endswith(".ko")}
         build = hashlib.sha256(json.dumps(modules, sort_keys=True).encode()).hexdigest()[:12]
-        builds.setdefault(build, []).append(f"{result.study} on {result.device}")
+        builds.setdefault(build, {}).setdefault(result.study, []).append(result.device)
     if len(builds) == 1:
-        return f"All with one build of the modules ({next(iter(builds))})."
-    return f"With {len(builds)} builds of the modules: " + "; ".join(
-        f"{build}: {', '.join(names)}" for build, names in builds.items()
-    )
+        return [f"All with one build of the modules ({next(iter(builds))})."]
+    lines = [
+        [build, study, ", ".join(devices)]
+        for build, of_build in builds.items()
+        for study, devices in of_build.items()
+    ]
+    head = ["build of the modules", "study", "devices"]
+    return [f"With {len(builds)} builds of the modules:", Grid(head, lines, texts=3)]
 
 
 # --- what comes first ----------------------------------------------------------------------------
@@ -208,7 +213,7 @@ def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> li
         parts += ["## In short", *first_parts(results, studies)]
     for machine, found in by_machine(in_order(results, studies)).items():
         judged = verdicts(studies, lines_in(found))
-        parts += [f"## Linux {machine}", *environments(found), describe_builds(found)]
+        parts += [f"## Linux {machine}", *environments(found), *describe_builds(found)]
         for name, mine in by_study(found).items():
             parts.append(f"### Linux {mine[0].machine}: {title_of(mine)}")
             parts += embedded(studies[name], lines_in(mine))

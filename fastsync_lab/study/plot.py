@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TEXT = 9.0  # points
 WIDTH_IN, ROW_IN, GAP_ROWS, FRAME_IN, CURVES_IN = 4.1, 0.19, 0.9, 1.3, 3.5
 PNG_DPI = 160
+LEAST_SHARE = 0.1  # of the axis, for bars with long words behind them
 LOG_FROM = 8  # times the smallest; an axis of less has too few powers of ten
 COLORS = {
     "stock": "#8a8f98",
@@ -40,6 +41,8 @@ COLORS = {
 OTHER_COLOR = "#b9a7d6"
 CLASS_COLORS = dict(zip(CLASS_METRICS, ("#4c78a8", "#e45756", "#f2b134", "#9d9d9d"), strict=True))
 CURVE_STYLES = ("o-", "s--", "^-.", "D:", "v-", "P--")
+WORDS = "words"  # the texts behind bars
+WHITE: Any = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 INK, FAINT = "#22262b", "#c9ced6"
 SETTINGS: Any = {
     "font.size": TEXT,
@@ -91,6 +94,8 @@ def paint_bars(axes: "Axes", figure: Figure) -> None:
                 weight="bold",
                 xytext=(3, 0),
                 textcoords="offset points",
+                zorder=4,
+                bbox=WHITE,
             )
         for row, bar in rows:
             left = bar.start
@@ -117,7 +122,9 @@ def paint_bars(axes: "Axes", figure: Figure) -> None:
                 xytext=(4, 0),
                 textcoords="offset points",
                 zorder=4,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+                bbox=WHITE,
+                gid=WORDS,
+                in_layout=False,
             )
     named = [(row, bar.label) for _, _, rows in places_of(figure) for row, bar in rows]
     axes.set_yticks([row for row, _ in named], [word for _, word in named])
@@ -127,7 +134,7 @@ def paint_bars(axes: "Axes", figure: Figure) -> None:
 
 
 def scale_bars(axes: "Axes", figure: Figure, longest: float) -> None:
-    """An axis with room for the words behind the longest bar, and no tick there."""
+    """An axis that is longer than the longest bar, and no tick there."""
     starts = [bar.start for bars in figure.groups.values() for bar in bars if bar.start]
     log = figure.log and longest > LOG_FROM * min(starts, default=longest)
     if log:
@@ -143,6 +150,24 @@ def scale_bars(axes: "Axes", figure: Figure, longest: float) -> None:
     axes.set_xticks(ticks)
     axes.set_xticks([], minor=True)
     axes.set_xlim(low, high)
+
+
+def make_room(picture: "Picture", axes: "Axes") -> None:
+    """Let the axis end where the words behind each bar do, if it ends before."""
+    from matplotlib.text import Annotation
+
+    picture.draw_without_rendering()  # so that all has its place
+    frame = axes.get_window_extent()
+    low, high = (axes.transScale.transform((limit, 1))[0] for limit in axes.get_xlim())
+    furthest = high
+    for words in axes.texts:
+        if isinstance(words, Annotation) and words.get_gid() == WORDS:
+            end = axes.transScale.transform((words.xy[0], 1))[0]
+            begin = frame.x0 + (end - low) / (high - low) * frame.width
+            share = 1 - (words.get_window_extent().x1 - begin) / frame.width
+            furthest = max(furthest, low + (end - low) / max(share, LEAST_SHARE))
+    inverted = axes.transScale.inverted()
+    axes.set_xlim(right=float(inverted.transform((furthest, 1))[0]))
 
 
 def paint_curves(axes: "Axes", figure: Figure) -> None:
@@ -209,6 +234,8 @@ def painted(figure: Figure) -> Iterator["Picture"]:
                 columnspacing=1,
                 handlelength=1.5,
             )
+        if not figure.curves:
+            make_room(picture, axes)
         try:
             yield picture
         finally:

@@ -11,6 +11,7 @@ from statistics import median
 
 from fastsync_lab.host.errors import FastsyncError
 
+DIGITS = 4  # the most that a figure is written with
 STABLE = 0.05  # a figure whose spread is a larger share of it is called unstable
 
 
@@ -135,29 +136,46 @@ class Stat:
         return self.spread <= STABLE * abs(self.median)
 
     def over(self, base: "Stat") -> "Stat":
-        """The ratio of two figures; its spread is what both spreads may do to it at most."""
-        ratio = self.median / base.median
-        spread = ratio * (self.spread / self.median + base.spread / base.median) if ratio else 0.0
-        return Stat(ratio, spread, min(self.runs, base.runs))
+        """The ratio of two figures; its spread is what both spreads may do to it at most.
+
+        It is unknown where one of them is of one run: then the ratio is as of one run, too.
+        """
+        ratio, runs = self.median / base.median, min(self.runs, base.runs)
+        if runs == 1 or not ratio:
+            return Stat(ratio, 0.0, runs)
+        shares = self.spread / self.median + base.spread / base.median
+        return Stat(ratio, ratio * shares, runs)
 
     def text(self, factor: float = 1.0) -> str:
         """Median and spread, with no digit that is finer than the spread.
 
-        A spread has one digit, two where the first is a 1. Of one run, three significant digits.
+        A spread has one digit, two where the first is a 1. No figure has more than DIGITS: a spread
+        that is finer is shown as one of the last digit. Of one run, three significant digits.
         """
         value, spread = self.median * factor, self.spread * factor
         if not spread:
-            text = f"{value:,.{decimals(value, 2)}f}"
+            text = written(value, min(decimals(value, 2), finest(value)))
             return text if self.runs == 1 else f"{text} ± 0"
         places = -math.floor(math.log10(spread))
         places += spread * 10**places < 2
-        digits = max(0, places)
-        return f"{round(value, places):,.{digits}f} ± {round(spread, places):,.{digits}f}"
+        places = min(places, finest(value))
+        least = 10.0**-places
+        return f"{written(value, places)} ± {written(max(spread, least), places)}"
 
 
 def decimals(value: float, more: int) -> int:
     """How many decimals show the first digit of a value and `more` behind it; three at most."""
     return min(3, max(0, more - math.floor(math.log10(abs(value))))) if value else 0
+
+
+def finest(value: float) -> int:
+    """The place behind the point of the last of DIGITS significant digits; before it, below 0."""
+    return DIGITS - 1 - math.floor(math.log10(abs(value))) if value else DIGITS
+
+
+def written(value: float, places: int) -> str:
+    """A value rounded to so many places behind the point, or before it."""
+    return f"{round(value, places):,.{max(0, places)}f}"
 
 
 def stat_of(values: Sequence[float]) -> Stat:

@@ -8,7 +8,7 @@ import pytest
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.studies import studies
 from fastsync_lab.study import figures, plot
-from fastsync_lab.study.figures import Figure, figures_of
+from fastsync_lab.study.figures import Bar, Figure, figures_of
 from fastsync_lab.study.store import Result, load_result, parse_result
 from tests.unit.study_results import cell, four, neighbour, overwrite, result, scheduled, sweep
 
@@ -67,9 +67,9 @@ def test_peers_have_a_figure_for_each_device_and_without_them_there_is_none() ->
 
 
 def test_a_spread_is_drawn_and_a_single_run_has_none() -> None:
-    speed = drawn(parse_result(overwrite()))[0]
-    stock, truncate, _ = speed.groups["sata-ssd"]
-    assert stock.spread == pytest.approx(130 / 535) and truncate.spread == 0
+    cells = [cell("stock", [230, 231, 100]), cell("ideal", [500, 500]), cell("truncate", [490])]
+    stock, truncate = drawn(result(cells))[0].groups["sata-ssd"]
+    assert stock.spread == pytest.approx(130 / 500) and truncate.spread == 0
 
 
 def test_a_neighbour_is_drawn_as_a_share_of_its_control() -> None:
@@ -136,6 +136,22 @@ def test_no_text_of_a_figure_is_smaller_than_nine_points(found: Figure) -> None:
     assert len(sizes) > 5
     assert min(sizes) >= 9  # of an SVG in points
     assert found.title in svg and found.kernel in svg
+
+
+LONG = "2.66 (293,000 → 780,000 operations a second)"
+
+
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("words", ["2.66", "2.66 (293 → 780/s)", LONG])
+def test_the_words_behind_a_bar_end_within_the_picture(words: str, log: bool) -> None:
+    bars = [Bar("stock", "a", {"": 1.0}, words, start=0.1), Bar("stock", "b", {"": 2.7}, words)]
+    with plot.painted(Figure("speed", "x", "title", "k", "axis", {"g": bars}, log=log)) as picture:
+        picture.draw_without_rendering()
+        (axes,) = picture.axes
+        found = [text for text in axes.texts if text.get_gid() == plot.WORDS]
+        ends = [text.get_window_extent().x1 for text in found]
+        assert len(ends) == 2 and max(ends) <= axes.get_window_extent().x1 + 1
+        assert axes.get_window_extent().x1 <= picture.bbox.x1
 
 
 def test_equal_figures_make_equal_files() -> None:

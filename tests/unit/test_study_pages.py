@@ -12,7 +12,7 @@ from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
 from fastsync_lab.study import figures, gains, pages, plot, store
 from fastsync_lab.study.documents import marks, replace_block
-from fastsync_lab.study.grid import Part, in_markdown
+from fastsync_lab.study.grid import Grid, Part, in_markdown
 from fastsync_lab.study.store import Result, parse_result
 from tests.unit.study_results import (
     cell,
@@ -100,11 +100,18 @@ def test_what_lacks_one_that_is_compared_is_no_result() -> None:
 
 def test_results_of_several_builds_are_told_apart() -> None:
     one, other = parse_result(overwrite()), neighbour("6.12.1", 999)
-    assert "All with one build of the modules" in pages.describe_builds([one, other])
+    (text,) = pages.describe_builds([one, other])
+    assert str(text).startswith("All with one build of the modules (")
     rebuilt = parse_result(overwrite(sha256={"stock/ext4.ko": "1", "fastsync/ext4.ko": "3"}))
-    text = pages.describe_builds([other, rebuilt])
-    assert text.startswith("With 2 builds of the modules: ")
-    assert text.endswith(": overwrite on sata-ssd")
+    on_ufs = parse_result(overwrite(device="ufs"))
+    text, grid = pages.describe_builds([other, rebuilt, one, on_ufs])
+    assert text == "With 2 builds of the modules:" and isinstance(grid, Grid)
+    first, second = grid.lines[0][0], grid.lines[2][0]
+    assert [list(line) for line in grid.lines] == [
+        [first, "neighbour", "sata-ssd"],
+        [first, "overwrite", "sata-ssd, ufs"],
+        [second, "overwrite", "sata-ssd"],
+    ]
 
 
 def test_results_are_ordered_by_kernel_study_and_device() -> None:
@@ -160,7 +167,20 @@ def test_the_readme_says_for_each_device_what_a_user_gains() -> None:
 def test_the_readme_says_how_far_runs_differ() -> None:
     text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5)))
     assert "200 → 400 (**2.00×**)" in text
-    assert "4 KiB write: the median of 5 runs, none of which is farther from it than 0.1%." in text
+    assert "4 KiB write: the median of 5 runs, none of which is farther from it than 0.1 %." in text
+    assert "one run" not in text
+
+
+def test_the_readme_names_what_is_of_one_run() -> None:
+    insert = result(
+        [cell(name, [20.0], workload="WAL", subject="insert") for name in ("stock", "defer+eager")],
+        "sqlite",
+    )
+    several = with_ours((200, 400), runs=5)
+    text = in_markdown(parts_of_readme(several, insert))
+    assert text.endswith(" than 0.1 %. SQLite insert, WAL: one run each.")
+    alone = in_markdown(parts_of_readme(insert))
+    assert alone.endswith(" SQLite insert, WAL: one run each.") and "median" not in alone
 
 
 def test_the_readme_of_nothing_measured_says_so_plainly() -> None:

@@ -17,8 +17,16 @@ from fastsync_lab.machine.device import load_profile, profile_names
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.studies import neighbour, qasio, studies
 from fastsync_lab.study import fio
-from fastsync_lab.study.contract import AS_IT_IS, HEADLINE_RUNS, Cell, Study
-from fastsync_lab.study.filesystems import DEFER, FOUR, IDEAL, MODES, PEERS, STOCK, in_mode
+from fastsync_lab.study.contract import AS_IT_IS, Cell, Study
+from fastsync_lab.study.filesystems import (
+    DEFER,
+    FOUR,
+    IDEAL,
+    MODES,
+    PEERS,
+    STOCK,
+    in_mode,
+)
 from fastsync_lab.study.plan import (
     SECTION,
     Job,
@@ -80,30 +88,6 @@ def test_full_runs_cover_every_device_and_quick_runs_one() -> None:
     assert all(len(one.quick.devices) == 1 for one in studies().values())
 
 
-def test_the_headline_has_five_runs_in_full_and_one_in_quick() -> None:
-    one = study("overwrite")
-    runs = {
-        quick: {cell.name: one.runs_of(cell, quick=quick) for cell in one.cells("ufs", quick=quick)}
-        for quick in (True, False)
-    }
-    assert HEADLINE_RUNS == 5
-    more = [name for name, count in runs[False].items() if count == HEADLINE_RUNS]
-    systems = ("stock", "ideal", "truncate 100 ms", "defer 100 ms", "off", "defer+eager 100 ms")
-    assert sorted(more) == sorted(
-        f"{workload}, {system}"
-        for workload in ("random", "random, fstat first")
-        for system in systems
-    )
-    assert {count for name, count in runs[False].items() if name not in more} == {1}
-    assert set(runs[True].values()) == {1}
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_the_headline_is_of_workloads_that_there_are(name: str) -> None:
-    workloads = {cell.workload.name for cell in study(name).cells("ufs", quick=False)}
-    assert {workload for workload, _ in study(name).headline} <= workloads
-
-
 def test_cells_are_run_with_as_few_module_swaps_as_can_be() -> None:
     for one in studies().values():
         order = [cell.system.modules for cell in one.cells("emmc", quick=False)]
@@ -119,7 +103,6 @@ def test_peers_stand_beside_ours_on_the_axis_and_only_one_is_not_durable() -> No
     assert not_durable == ["f2fs not durable"]
     assert not_durable == [one.name for one in PEERS if "not durable" in one.name]
     assert all(one.modules == "stock" for one in PEERS)
-    assert set(study("overwrite").quick.systems) == set(FOUR)
 
 
 def test_mount_options_of_ours() -> None:

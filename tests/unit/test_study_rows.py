@@ -63,7 +63,8 @@ def test_a_line_has_what_all_its_runs_have() -> None:
     ("stat", "text"),
     [
         (Stat(253.04), "253"),
-        (Stat(11675.2), "11,675"),
+        (Stat(11675.2), "11,680"),
+        (Stat(1675.2), "1,675"),
         (Stat(11.049), "11.0"),
         (Stat(0.98765), "0.988"),
         (Stat(0.0109), "0.011"),
@@ -73,7 +74,15 @@ def test_a_line_has_what_all_its_runs_have() -> None:
         (Stat(253.04, 12.3, 5), "253 ± 12"),
         (Stat(253.04, 1.2, 5), "253.0 ± 1.2"),
         (Stat(253.04, 0.96, 5), "253.0 ± 1.0"),
-        (Stat(253.04, 0.03, 5), "253.04 ± 0.03"),
+        (Stat(253.04, 0.06, 5), "253.0 ± 0.1"),
+        (Stat(253.04, 0.12, 5), "253.0 ± 0.1"),
+        (Stat(25.304, 0.03, 5), "25.30 ± 0.03"),
+        (Stat(1.165787, 0.000016, 5), "1.166 ± 0.001"),
+        (Stat(0.067123, 0.000016, 5), "0.06712 ± 0.00002"),
+        (Stat(13889.0, 4.0, 5), "13,890 ± 10"),
+        (Stat(-13889.0, 4.0, 5), "-13,890 ± 10"),
+        (Stat(0.0, 0.03, 5), "0.00 ± 0.03"),
+        (Stat(0.05, 0.12, 5), "0.05 ± 0.12"),
         (Stat(11675.2, 234.0, 5), "11,700 ± 200"),
     ],
 )
@@ -90,6 +99,13 @@ def test_a_ratio_has_the_spread_of_both() -> None:
     ratio = Stat(50.0, 1.0, 5).over(Stat(100.0, 4.0, 3))
     assert (ratio.median, round(ratio.spread, 9), ratio.runs) == (0.5, 0.03, 3)
     assert Stat(0.0, 1.0, 2).over(Stat(100.0, 4.0, 2)) == Stat(0.0, 0.0, 2)
+
+
+def test_a_ratio_of_which_one_side_is_of_one_run_has_no_spread() -> None:
+    """The one run may be as far off as any: what the other side's runs say would be too little."""
+    assert Stat(50.0).over(Stat(100.0, 4.0, 5)).text() == "0.500"
+    assert Stat(50.0, 4.0, 5).over(Stat(100.0)) == Stat(0.5, 0.0, 1)
+    assert Stat(103.5).over(Stat(100.0, 0.1, 5)).text() == "1.03"
 
 
 @pytest.mark.parametrize(("spread", "stable"), [(0.0, True), (5.0, True), (5.1, False)])

@@ -41,6 +41,7 @@ def workshop() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.short
 def test_it_applies_compiles_and_is_what_is_built(
     tree: KernelTree, workshop: Path, tmp_path: Path
 ) -> None:
