@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fastsync_lab.host.chroot import Place
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError, UsageError
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.shell import run as shell_run
@@ -34,7 +35,7 @@ from fastsync_lab.xfstests.results import (
     still_to_run,
 )
 from fastsync_lab.xfstests.run import in_chunks, run_all
-from fastsync_lab.xfstests.tree import find_tests, parse_groups, read_tree, select
+from fastsync_lab.xfstests.tree import compile_copy, find_tests, parse_groups, read_tree, select
 
 PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
 KEY = Key("6.12.1-1", "aa", "bb", "cc", "dd", "ee")
@@ -120,6 +121,31 @@ def test_a_checkout_without_git_has_all_of_its_files(tmp_path: Path) -> None:
     tree = read_tree(checkout(tmp_path))
     assert tree.commit == "none"
     assert "tests/generic/001.out" in tree.files
+
+
+MAKE = """\
+sh -c 'echo "checking for gcc... gcc"; echo "Building src"; echo "    [CC]    dio-buf-fault"
+echo "    [CC]    mkswap"; echo "mkswap.c:3: error: no" >&2; exit 2'
+"""
+
+
+def test_compiling_tells_how_far_it_is_and_why_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "argv", lambda _place, _command: ["sh", "-c", MAKE])
+    told: list[str] = []
+    with pytest.raises(FastsyncError) as error:
+        compile_copy(Place(), tmp_path, told.append)
+    log = tmp_path / "build.log"
+    assert str(error.value) == (
+        f"xfstests does not compile: mkswap.c:3: error: no (all of it: {log})"
+    )
+    assert log.read_text().splitlines()[-2:] == ["    [CC]    mkswap", "mkswap.c:3: error: no"]
+    assert told == [
+        "compiling xfstests: configure is checking for gcc... gcc",
+        "compiling xfstests: program 1, dio-buf-fault",
+        "compiling xfstests: program 2, mkswap",
+    ]
 
 
 # --- what `check` says
