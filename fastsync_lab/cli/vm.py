@@ -23,7 +23,7 @@ from fastsync_lab.host import needs, terminal
 from fastsync_lab.host.build import build_flashdev, build_modules
 from fastsync_lab.host.debug.kernel import DEBUG
 from fastsync_lab.host.debug.kernel import debug_kernel as build_debug_kernel
-from fastsync_lab.host.errors import UsageError, check_names
+from fastsync_lab.host.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.paths import build_dir
 from fastsync_lab.host.progress import progress
@@ -186,6 +186,14 @@ def of_guest(command: Callable[Concatenate[Asked, ...], None]) -> Callable[..., 
     return run
 
 
+def complaint_of(guest: Vm) -> str:
+    """What the kernel complained of during the last command, or why the guest does not say."""
+    try:
+        return guest.complaint()
+    except FastsyncError as error:
+        return str(error)
+
+
 @of_guest
 def vm(
     asked: Asked,
@@ -198,13 +206,16 @@ def vm(
 
     The guest is a Debian system of its own: a root image under a layer of memory. It sees none of
     the host's files but what --share names and the folder behind $FASTSYNC_OUT. stdin, stdout,
-    stderr and the exit status pass through.
+    stderr and the exit status pass through. If COMMAND fails, and the kernel has complained
+    meanwhile, stderr ends with what it said.
 
     Virtual time counts instructions, 500 million a second, and jumps while the guest idles:
     `sleep 60` is over at once, and a run does not depend on what else the host does.
     """
     with booted(asked) as guest:
         status = guest.run_attached(command, timeout_s=time_limit)
+        if status != 0 and (said := complaint_of(guest)):
+            print(f"fastsync: {said}", file=sys.stderr)
     raise typer.Exit(status)
 
 

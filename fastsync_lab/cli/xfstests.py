@@ -43,7 +43,7 @@ def xfstests(
     """
     check_kernel(kernel, stock=False)
     asked = request(tree, tests or [], mode)
-    needs.check_programs(needs.BUILD, needs.GUEST)
+    needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL)
     with progress() as report:
         store, failed = run(asked, kernel, limit_s=time_limit, report=report, jobs=jobs)
     for one_mode, test, left in failed:

@@ -7,17 +7,25 @@ root. image.py packs such a system into the root of the guests.
 
 import json
 import os
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.paths import build_dir, cache_dir, locked
-from fastsync_lab.host.progress import Report
-from fastsync_lab.host.shell import run
+from fastsync_lab.host.progress import Passing, Report
+from fastsync_lab.host.shell import follow, last_lines, run
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# What apt and dpkg say of a package that they work on.
+WORK = {
+    "fetching": re.compile(r"Get:\d+ \S+ \S+ \S+ ([a-z0-9]\S*)"),
+    "unpacking": re.compile(r"Unpacking (\S+)"),
+    "setting up": re.compile(r"Setting up (\S+)"),
+}
 
 
 @dataclass(frozen=True)
@@ -87,8 +95,8 @@ def make_once(
     """
     with locked(root.with_name(f"{root.name}.lock")):
         if not made_from(root, recipe):
-            report(f"making {what}, about a minute")
-            make(recipe, root, pack)
+            report(f"making {what}, a minute or a few")
+            make(recipe, root, what, report, pack)
 
 
 def made_from(root: Path, recipe: Recipe) -> bool:
@@ -98,7 +106,7 @@ def made_from(root: Path, recipe: Recipe) -> bool:
 
 
 # The day that /etc/shadow says passwords were set: the same packages make the same system.
-SAME_DAY = {"SOURCE_DATE_EPOCH": "1700000000"}
+SAME_DAY = "SOURCE_DATE_EPOCH=1700000000"
 
 
 def note_of(root: Path) -> Path:
@@ -111,7 +119,7 @@ def as_text(recipe: Recipe) -> str:
     return json.dumps({key: value for key, value in asdict(recipe).items() if value}) + "\n"
 
 
-def make(recipe: Recipe, root: Path, pack: Pack | None = None) -> None:
+def make(recipe: Recipe, root: Path, what: str, report: Report, pack: Pack | None = None) -> None:
     """Make `root` in place of whatever is there; called with it locked."""
     note_of(root).unlink(missing_ok=True)
     archive, half = root.with_name(f"{root.name}.tar"), root.with_name(f"{root.name}.half")
@@ -122,14 +130,12 @@ def make(recipe: Recipe, root: Path, pack: Pack | None = None) -> None:
     # Root's mounts are its own, so that none outlives a mmdebstrap that is killed: it binds the
     # machine's /dev/shm into its folder in /tmp. An ordinary user's are so anyway.
     argv = ["unshare", "--mount"] if os.geteuid() == 0 else []
-    argv += ["mmdebstrap", "--quiet", "--variant=minbase"]
+    argv += ["env", SAME_DAY, "mmdebstrap", "--verbose", "--variant=minbase"]
     argv += ["--skip=check/signed-by,cleanup/apt/lists"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.leave_out]
     argv += [f"--include={','.join(recipe.packages)}", recipe.release, str(archive)]
-    run(
-        [*argv, *(f"deb {host_mirror(suite)} {suite} main" for suite in recipe.suites)],
-        env=SAME_DAY,
-    )
+    argv += [f"deb {host_mirror(suite)} {suite} main" for suite in recipe.suites]
+    follow_packages(argv, what, report)
     system.mkdir()
     run(["tar", "-C", str(system), "--no-same-owner", "--exclude=./dev/*", "-xf", str(archive)])
     archive.unlink()
@@ -140,6 +146,29 @@ def make(recipe: Recipe, root: Path, pack: Pack | None = None) -> None:
     note_of(half).write_text(as_text(recipe))
     shutil.rmtree(root, ignore_errors=True)
     half.rename(root)
+
+
+def follow_packages(argv: Sequence[str], what: str, report: Report) -> None:
+    """Run mmdebstrap, report which package it works on.
+
+    Raises FastsyncError, which quotes the errors of it and of apt, when it fails.
+    """
+    lines: list[str] = []
+    counts: Counter[str] = Counter()
+
+    def look(line: str) -> None:
+        lines.append(line)
+        for work, pattern in WORK.items():
+            if match := pattern.match(line):
+                counts[work] += 1
+                report(Passing(f"making {what}: {work} package {counts[work]}, {match[1]}"))
+
+    status = follow(argv, look)
+    if status != 0:
+        errors = "".join(line for line in lines if line.startswith("E: "))
+        raise FastsyncError(
+            f"mmdebstrap failed with status {status}: {last_lines(errors or ''.join(lines))}"
+        )
 
 
 def host_mirror(suite: str) -> str:

@@ -14,6 +14,7 @@ from fastsync_lab.host.errors import FastsyncError
 BUILD = ("apt-cache", "apt-get", "dpkg-deb", "tar", "xz", "depmod", "patch", "make", "gcc", "strip",
          "mmdebstrap", "bwrap", "unshare")  # fmt: skip
 SERIES = ("git",)
+# What else a kernel is made with: one that looks for bugs, or User-Mode Linux.
 DEBUG_KERNEL = ("bc", "bison", "flex", "perl")
 GUEST = ("qemu-system-x86_64", "setpriv", "prlimit", "taskset", "modprobe", "mkfs.erofs")
 IMAGES = ("mkfs.ext4", "dumpe2fs", "debugfs", "e2fsck")  # file systems that the host makes or reads

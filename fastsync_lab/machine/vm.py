@@ -46,6 +46,7 @@ from fastsync_lab.machine.device import DeviceProfile, device_names
 from fastsync_lab.machine.image import root_image
 from fastsync_lab.machine.initramfs import modules_for, write_initramfs
 from fastsync_lab.machine.kernel_log import (
+    complaints,
     is_emulators_fault,
     of_script,
     said_by_kernel,
@@ -279,16 +280,21 @@ class Vm:
             err = channel.read_exactly(err_size, limit, what).decode(errors="replace")
         if check and status != 0:
             detail = last_lines(err) or last_lines(out) or "no output"
-            said = self._said_since_last_script()
-            raise FastsyncError(f"{what} failed with status {status}: {detail}{said}")
+            said = self.complaint(anyway=True)
+            raise FastsyncError(f"{what} failed with status {status}: {detail}; {said}")
         return GuestResult(status, out, err)
 
-    def _said_since_last_script(self) -> str:
-        """The kernel's complaints since the last script began, for its error message."""
+    def complaint(self, *, anyway: bool = False) -> str:
+        """What the kernel complained of since the last script began, and where its console is.
+
+        Empty if it did not complain; with `anyway` it is then what it said last.
+        """
         done = self.run("echo $FASTSYNC_SCRIPT; dmesg", check=False)
         number, _, log = done.stdout.partition("\n")
-        said = said_by_kernel(of_script(log, int(number) - 1))
-        return f"; the kernel said: {said}{self._log_note()}"
+        said = of_script(log, int(number or 0) - 1)
+        if not (anyway or complaints(said)):
+            return ""
+        return f"the kernel said: {said_by_kernel(said)}{self._log_note()}"
 
     def run_attached(self, command: Sequence[str], *, timeout_s: float = math.inf) -> int:
         """Run a command in the guest on this process's stdin, stdout and stderr; its exit status.

@@ -97,14 +97,35 @@ def history(runs: Mapping[str, Runs], mode: str, test: str) -> str:
 # --- the document ------------------------------------------------------------------------------
 
 
+def setting_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """All that decides a mode's verdicts but for the modules: what it has to share with stock."""
+    return {name: value for name, value in data["key"].items() if name != "modules_sha256"}
+
+
+def comparable(modes: Mapping[str, Any]) -> dict[str, Any]:
+    """The modes of a result that were run as stock was, but for the modules."""
+    stock = setting_of(modes[CONTROL])
+    return {mode: data for mode, data in modes.items() if setting_of(data) == stock}
+
+
+def left_out(modes: Mapping[str, Any]) -> list[Part]:
+    """A line that names the modes that are not comparable, if there are any."""
+    names = [mode for mode in MODES if mode in modes.keys() - comparable(modes).keys()]
+    if not names:
+        return []
+    return [
+        f"Left out: {', '.join(names)}. Their kernel, root image, device, checkout or machine was "
+        "not stock's."
+    ]
+
+
 def parts(result: Mapping[str, Any]) -> list[Part]:
     """What documents show of a kernel: the counts, the differences, the tests asked for."""
-    runs = {mode: runs_of(data) for mode, data in result["modes"].items()}
+    modes = comparable(result["modes"])
+    runs = {mode: runs_of(data) for mode, data in modes.items()}
     tests = sorted({test for of_mode in runs.values() for test in of_mode})
     seconds = sum(one.seconds for of in runs.values() for all_of in of.values() for one in all_of)
-    modules = ", ".join(
-        sorted({data["key"]["modules_sha256"] for data in result["modes"].values()})
-    )
+    modules = ", ".join(sorted({data["key"]["modules_sha256"] for data in modes.values()}))
     found = [
         f"- {mode}, {test}: {what} ({history(runs, mode, test)})"
         for mode, test, what in differences(runs, tests)
@@ -112,6 +133,7 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
     return [
         f"Kernel {result['kernel_release']}, modules {modules}, xfstests {result['tree_commit']}, "
         f"{seconds:,} s of the guests' clocks.",
+        *left_out(result["modes"]),
         Grid(["mode", *COLUMNS], table_rows(runs, tests), texts=1),
         "\n".join(found) or "No test has another verdict than on stock.",
         asked_for(runs),

@@ -16,8 +16,8 @@ from fastsync_lab.host.chroot import Place, Recipe, make_once
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import file_checksum
 from fastsync_lab.host.paths import build_dir, cache_dir, locked
-from fastsync_lab.host.progress import Report
-from fastsync_lab.host.shell import first_errors, run
+from fastsync_lab.host.progress import Passing, Report
+from fastsync_lab.host.shell import first_errors, follow, run
 from fastsync_lab.machine.image import load_recipes
 
 IMAGE = "xfstests"  # the root image of images.toml that has the programs its tests call
@@ -47,6 +47,7 @@ BUILD_PACKAGES = (
 TEST_NAME = re.compile(r"\d{3,4}")
 BEGIN = re.compile(r"^_begin_fstest[ \t]+(.*)$", re.MULTILINE)
 DEFAULT_GROUP = "quick"
+COMPILED = re.compile(r"\s+\[CC\]\s+(\S+)")
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def build_tree(tree: Tree, report: Report) -> Path:
             report("compiling xfstests, a few minutes")
             copy_files(tree, folder / "source")
             shutil.rmtree(root / INSTALLED, ignore_errors=True)
-            compile_copy(Place(root), folder)
+            compile_copy(Place(root), folder, report)
             half = archive.with_suffix(".half")
             owner = ["--owner=0", "--group=0"]
             run(["tar", "-C", str(root), *owner, "-cf", str(half), INSTALLED])
@@ -170,14 +171,27 @@ def build_tree(tree: Tree, report: Report) -> Path:
     return archive
 
 
-def compile_copy(place: Place, folder: Path) -> None:
+def compile_copy(place: Place, folder: Path, report: Report) -> None:
     """Compile what is in `folder`/source, and install it in the Debian where it is compiled."""
     script = f"cd {shlex.quote(str(folder / 'source'))} && make -j2 && make install"
-    done = run(place.argv(["sh", "-c", script]), check=False)
+    lines: list[str] = []
+    count = 0
     log = folder / "build.log"
-    log.write_text(done.stdout + done.stderr)
-    if done.status != 0:
-        why = first_errors(done.stdout + done.stderr)
+    with log.open("w") as file:
+
+        def look(line: str) -> None:
+            nonlocal count
+            file.write(line)
+            lines.append(line)
+            if compiled := COMPILED.match(line):
+                count += 1
+                report(Passing(f"compiling xfstests: program {count}, {compiled[1]}"))
+            elif line.startswith("checking "):
+                report(Passing(f"compiling xfstests: configure is {line.strip()}"))
+
+        status = follow(place.argv(["sh", "-c", script]), look)
+    if status != 0:
+        why = first_errors("".join(lines))
         raise FastsyncError(f"xfstests does not compile: {why} (all of it: {log})")
 
 

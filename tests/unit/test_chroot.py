@@ -10,7 +10,7 @@ import pytest
 from fastsync_lab.host import chroot
 from fastsync_lab.host.chroot import HERE, Place, Recipe
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.host.progress import silent
+from fastsync_lab.host.progress import Passing, silent
 from fastsync_lab.host.shell import Completed
 
 RECIPE = Recipe("trixie", ("trixie", "trixie-backports"), ("gcc-14-for-host", "make"))
@@ -29,15 +29,19 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def fake_run(argv: list[str], **_options: object) -> Completed:
         calls.append(argv)
-        if "mmdebstrap" in argv:
-            Path(argv[argv.index("trixie") + 1]).write_text("an archive")
         if argv[0] == "tar":
             (Path(argv[2]) / "usr").mkdir()
         return Completed(0, INDEX_TARGETS if argv[0] == "apt-get" else "", "")
 
+    def fake_follow(argv: list[str], _look: object) -> int:
+        calls.append(argv)
+        Path(argv[argv.index("trixie") + 1]).write_text("an archive")
+        return 0
+
     monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(chroot, "build_dir", lambda: tmp_path / "build")
     monkeypatch.setattr(chroot, "run", fake_run)
+    monkeypatch.setattr(chroot, "follow", fake_follow)
     return calls
 
 
@@ -139,6 +143,48 @@ def test_chroot_sees_the_cache_and_build_under_their_own_paths(
     ]
     cache, built = str(tmp_path / "cache"), str(tmp_path / "build")
     assert bound == [(f"{cache}/chroots/trixie", "/"), (cache, cache), (built, built)]
+
+
+SAID = """\
+I: running apt-get update...
+Get:1 http://mirror.example bookworm InRelease [151 kB]
+Get:2 http://mirror.example bookworm/main amd64 Packages [8790 kB]
+Get:1 http://mirror.example bookworm/main amd64 libc6 amd64 2.36-9 [2757 kB]
+Get:2 http://mirror.example bookworm/main amd64 make amd64 4.3-4.1 [396 kB]
+Unpacking libc6:amd64 (2.36-9) ...
+Setting up libc6:amd64 (2.36-9) ...
+"""
+
+
+def saying(text: str, status: int = 0) -> list[str]:
+    """A command that is played."""
+    return ["sh", "-c", f"printf %s '{text}' >&2; exit {status}"]
+
+
+def test_who_waits_for_a_system_sees_package_after_package() -> None:
+    told: list[str] = []
+    chroot.follow_packages(saying(SAID), "a chroot", told.append)
+    assert told == [
+        "making a chroot: fetching package 1, libc6",
+        "making a chroot: fetching package 2, make",
+        "making a chroot: unpacking package 1, libc6:amd64",
+        "making a chroot: setting up package 1, libc6:amd64",
+    ]
+    assert all(isinstance(message, Passing) for message in told)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"{SAID}E: Unable to locate package x\nE: apt-get failed\nI: removing tempdir\n",
+         "E: Unable to locate package x | E: apt-get failed"),
+        ("unshare: no\n", "unshare: no"),
+    ],
+)  # fmt: skip
+def test_a_system_that_cannot_be_made_shows_the_errors(said: str, shown: str) -> None:
+    with pytest.raises(FastsyncError) as error:
+        chroot.follow_packages(saying(said, 25), "a chroot", silent)
+    assert str(error.value) == f"mmdebstrap failed with status 25: {shown}"
 
 
 def test_mounts_of_root_end_with_mmdebstrap(

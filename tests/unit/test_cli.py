@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import tomllib
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import takewhile
 from math import inf
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from fastsync_lab.cli import main as cli
 from fastsync_lab.cli import vm
 from fastsync_lab.host import shell, terminal
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import load_series
 from fastsync_lab.host.paths import build_dir, cache_dir, repo_root, results_dir
 from fastsync_lab.machine.device import profile_names
@@ -27,11 +29,12 @@ COMMANDS = [
     *("build", "series", "vm", "shell", "run", "list", "calibrate", "crash", "faults", "xfstests"),
     *("report", "clean"),
 ]
+DEAD_S = 600.0  # it takes a second or two; the host may be busy
 
 
 def fastsync(*arguments: str) -> shell.Completed:
     """Run ./fastsync."""
-    return shell.run([str(repo_root() / "fastsync"), *arguments], check=False, timeout_s=60)
+    return shell.run([str(repo_root() / "fastsync"), *arguments], check=False, timeout_s=DEAD_S)
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
@@ -75,7 +78,7 @@ def test_every_help_has_examples_and_each_can_be_typed(command: tuple[str, ...])
 def test_the_tab_key_completes_commands_options_and_names(line: str, expected: list[str]) -> None:
     variables = {"_FASTSYNC_COMPLETE": "complete_bash", "COMP_WORDS": line}
     variables["COMP_CWORD"] = str(line.count(" "))
-    done = shell.run([str(repo_root() / "fastsync")], env=os.environ | variables, timeout_s=60)
+    done = shell.run([str(repo_root() / "fastsync")], env=os.environ | variables, timeout_s=DEAD_S)
     assert done.stdout.split() == expected
 
 
@@ -188,7 +191,7 @@ def test_the_options_of_a_guest_reach_it(
 
     def booted(asked: vm.Asked) -> Any:
         found.append(asked)
-        return nullcontext(SimpleNamespace(run_attached=run_attached))
+        return nullcontext(SimpleNamespace(run_attached=run_attached, complaint=lambda: ""))
 
     monkeypatch.setattr(vm, "booted", booted)
     monkeypatch.setattr(terminal, "is_there", lambda: True)
@@ -196,6 +199,31 @@ def test_the_options_of_a_guest_reach_it(
     monkeypatch.setattr(terminal, "on_terminal", lambda command: ["pty", *command])
     assert CliRunner().invoke(cli.app, arguments).exit_code == 7
     assert found == [vm.Asked(device="ufs", devices=2, share=["/tmp", "/var:rw"]), ran]
+
+
+def guest_gone() -> str:
+    raise FastsyncError("no answer in time, the guest was killed")
+
+
+@pytest.mark.parametrize(
+    ("status", "complaint", "said"),
+    [
+        (7, lambda: "the kernel said: BUG", "fastsync: the kernel said: BUG\n"),
+        (7, lambda: "", ""),
+        (0, lambda: "the kernel said: BUG", ""),
+        (7, guest_gone, "fastsync: no answer in time, the guest was killed\n"),
+    ],
+)
+def test_a_command_that_fails_is_followed_by_what_the_kernel_said(
+    status: int,
+    complaint: Callable[[], str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guest = SimpleNamespace(run_attached=lambda *_, **__: status, complaint=complaint)
+    monkeypatch.setattr(vm, "booted", lambda _asked: nullcontext(guest))
+    done = CliRunner().invoke(cli.app, ["vm", "false"])
+    assert (done.exit_code, done.stderr) == (status, said)
 
 
 def test_a_shell_has_the_options_of_vm_but_for_its_time_limit() -> None:

@@ -267,6 +267,20 @@ def test_another_kind_stands_beside_stock_with_the_workloads_that_both_ran(build
     assert all(f"| {mode} | 1 | 260 | 1 | 0 |" in text for mode in ("defer", "stock"))
 
 
+def test_the_sentence_names_what_it_does_not_count(builds: Builds) -> None:
+    off, stock = (Case("mmap", mode, "fast_commit") for mode in ("off", "stock"))
+    outcomes = [outcome(CASE, FAILURE), outcome(stock, FAILURE)]
+    request = Request((CASE, off, stock))
+    text = summary.sentence(summary.result_of(request, outcomes, builds))
+    assert text.endswith(" 260 states recovered and judged: 1 failures.")
+    other = replace(FAILURE, problems=("f: size is 0",))
+    outcomes.append(outcome(off, FAILURE, other, other))
+    assert summary.sentence(summary.result_of(request, outcomes, builds)) == (
+        f"{text} Not counted are the 1 cases of mode off with fast_commit, where ext4 is left as "
+        "it is: of their 260 states 3 fail, 2 of them where stock's own recordings do not."
+    )
+
+
 def test_block_is_replaced() -> None:
     text = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n"
     assert replace_block(text, "x", "new").split() == [

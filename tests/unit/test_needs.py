@@ -10,7 +10,8 @@ from fastsync_lab.host import needs, shell
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.paths import repo_root
 
-GROUPS = (needs.BUILD, needs.DEBUG_KERNEL, needs.GUEST, needs.IMAGES, needs.DATABASE)
+DEAD_S = 600.0  # it takes seconds; the host may be busy
+GROUPS = (needs.BUILD, needs.SERIES, needs.DEBUG_KERNEL, needs.GUEST, needs.IMAGES, needs.DATABASE)
 
 
 def test_this_machine_misses_nothing() -> None:
@@ -35,25 +36,36 @@ def test_every_missing_program_is_named_once() -> None:
         (["crash", "append"], "setpriv"),
         (["crash", "mariadb-fsync"], "mariadbd"),
         (["faults"], "qemu-system-x86_64"),
+        (["xfstests", "--tree", "TREE"], "bison"),
+        (["calibrate"], "qemu-system-x86_64"),
+        (["series"], "git"),
     ],
 )
 def test_each_command_looks_for_its_own_first(
     command: list[str], programs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of the host's programs are there but one."""
+    there, tree = tmp_path / "there", tmp_path / "tree"
+    there.mkdir()
     for folder in ("/usr/bin", "/usr/sbin"):
         for program in Path(folder).iterdir():
-            if program.name != programs and not (tmp_path / program.name).exists():
-                (tmp_path / program.name).symlink_to(program)
+            if program.name != programs and not (there / program.name).exists():
+                (there / program.name).symlink_to(program)
+    (tree / "tests" / "generic").mkdir(parents=True)
+    (tree / "tests" / "generic" / "001").write_text("_begin_fstest quick\n")
+    (tree / "check").write_text("")
     script = (
-        "from fastsync_lab.cli import main as cli, study; from fastsync_lab.host import needs; "
+        "from fastsync_lab.cli import calibrate, main as cli, series, study, xfstests; "
+        "from fastsync_lab.host import needs; "
         "needs.SYSTEM_FOLDERS = (); "
-        "cli.fetch_kernel = None; cli.crash_command.run = cli.faults_command.run = None; "
-        "study.run_studies = None; cli.main()"
+        "cli.fetch_kernel = series.fetch_kernel = None; "
+        "cli.crash_command.run = cli.faults_command.run = xfstests.run = None; "
+        "study.run_studies = calibrate.calibration.calibrate = None; cli.main()"
     )
-    env = {"PATH": str(tmp_path), "FASTSYNC_CACHE": str(tmp_path / "cache")}
-    argv = [sys.executable, "-c", script, *command]
-    done = shell.run(argv, cwd=repo_root(), env=env, check=False, timeout_s=60)
+    env = {"PATH": str(there), "FASTSYNC_CACHE": str(tmp_path / "cache")}
+    words = [str(tree) if word == "TREE" else word for word in command]
+    argv = [sys.executable, "-c", script, *words]
+    done = shell.run(argv, cwd=repo_root(), env=env, check=False, timeout_s=DEAD_S)
     assert done.stderr == f"fastsync: missing on this machine: {programs}; try `make setup`\n"
     assert (done.status, done.stdout) == (1, "")
     assert not (tmp_path / "cache").exists()

@@ -18,6 +18,7 @@ from fastsync_lab.machine.channel import Channel
 from fastsync_lab.machine.config import CONTROL_PORT, VmConfig
 
 Answer = Callable[[str, bytes], bytes | None]  # to a request and its body; None: hang up
+BEFORE = "[   10.0] BUG: an old one\n[   50.0] fastsync: script 6\n[   50.1] all is well\n"
 OOPS = "[   50.2] BUG: kernel NULL pointer dereference, address: 0\n[   50.3] Call Trace:\n"
 
 
@@ -100,11 +101,10 @@ def test_status_and_streams_come_back_byte_by_byte(boot: Boot) -> None:
 
 
 def test_failure_says_what_the_kernel_said_since_the_script_began(boot: Boot) -> None:
-    log = f"[   10.0] BUG: an old one\n[   50.0] fastsync: script 6\n[   50.1] all is well\n{OOPS}"
 
     def answer(_request: str, body: bytes) -> bytes:
         if b"dmesg" in body:
-            return done(0, f"7\n{log}".encode())
+            return done(0, f"7\n{BEFORE}{OOPS}".encode())
         return done(139, b"", b"Segmentation fault\n")
 
     machine, _ = boot(answer)
@@ -116,6 +116,16 @@ def test_failure_says_what_the_kernel_said_since_the_script_began(boot: Boot) ->
     assert "old" not in text and "well" not in text
     assert str(console_path(machine)) in text
     assert machine.run("insmod x.ko", check=False).status == 139
+
+
+@pytest.mark.parametrize(
+    ("log", "said"), [(f"7\n{BEFORE}{OOPS}", OOPS), (f"7\n{BEFORE}", ""), ("", "")]
+)
+def test_complaint_is_that_since_the_last_script_began(log: str, said: str, boot: Boot) -> None:
+    machine, _ = boot(lambda _request, _body: done(0, log.encode()))
+    shown = "".join(f"\n    {line}" for line in said.splitlines())
+    where = f"\n    (all of its console: {console_path(machine)})"
+    assert machine.complaint() == (f"the kernel said: {shown}{where}" if said else "")
 
 
 def test_guest_that_hangs_up_shows_its_console_since_the_script_began(boot: Boot) -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fastsync_lab.host.chroot import Place
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError, UsageError
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Tally
 from fastsync_lab.host.shell import Completed
 from fastsync_lab.host.shell import run as shell_run
-from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.xfstests import run as run_module
-from fastsync_lab.xfstests import summary
 from fastsync_lab.xfstests.command import request
 from fastsync_lab.xfstests.guest import Guest, mount_options, part_of, verdict_of
 from fastsync_lab.xfstests.results import (
@@ -39,7 +38,7 @@ from fastsync_lab.xfstests.results import (
     still_to_run,
 )
 from fastsync_lab.xfstests.run import Work, next_of, run_all
-from fastsync_lab.xfstests.tree import find_tests, parse_groups, read_tree, select
+from fastsync_lab.xfstests.tree import compile_copy, find_tests, parse_groups, read_tree, select
 
 PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
 KEY = Key("6.12.1-1", "aa", "bb", "cc", "dd", "ee")
@@ -125,6 +124,31 @@ def test_a_checkout_without_git_has_all_of_its_files(tmp_path: Path) -> None:
     tree = read_tree(checkout(tmp_path))
     assert tree.commit == "none"
     assert "tests/generic/001.out" in tree.files
+
+
+MAKE = """\
+sh -c 'echo "checking for gcc... gcc"; echo "Building src"; echo "    [CC]    dio-buf-fault"
+echo "    [CC]    mkswap"; echo "mkswap.c:3: error: no" >&2; exit 2'
+"""
+
+
+def test_compiling_tells_how_far_it_is_and_why_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "argv", lambda _place, _command: ["sh", "-c", MAKE])
+    told: list[str] = []
+    with pytest.raises(FastsyncError) as error:
+        compile_copy(Place(), tmp_path, told.append)
+    log = tmp_path / "build.log"
+    assert str(error.value) == (
+        f"xfstests does not compile: mkswap.c:3: error: no (all of it: {log})"
+    )
+    assert log.read_text().splitlines()[-2:] == ["    [CC]    mkswap", "mkswap.c:3: error: no"]
+    assert told == [
+        "compiling xfstests: configure is checking for gcc... gcc",
+        "compiling xfstests: program 1, dio-buf-fault",
+        "compiling xfstests: program 2, mkswap",
+    ]
 
 
 # --- what `check` says
@@ -362,38 +386,3 @@ def test_a_file_that_cannot_be_read_is_begun_anew(text: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("one", [PASSED, FAILED, Run(FAIL, 12, "status, kernel log")])
 def test_a_run_is_a_line_in_the_file(one: Run) -> None:
     assert parse_run(runs_json({"a": [one]})["a"][0]) == one
-
-
-# --- telling
-
-
-RUNS: dict[str, Runs] = {
-    CONTROL: {"a": [PASSED, PASSED], "b": [Run(NOT_RUN, 1)], "c": [FAILED], "d": [PASSED]},
-    "defer": {"a": [FAILED, FAILED], "c": [FAILED]},
-}
-
-
-def test_table_counts_verdicts_and_comparisons() -> None:
-    rows = summary.table_rows(RUNS, ["a", "b", "c", "d"])
-    assert rows == [
-        (CONTROL, "4", "2", "1", "1", "0", "0", "", "0", ""),
-        ("defer", "3", "0", "2", "1", "0", "0", "2", "0", "1"),
-    ]
-
-
-def test_what_passes_on_stock_only_is_told_and_is_a_failure(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert summary.print_results(RUNS, ["a", "b", "c", "d"])
-    told = "defer a: passes on stock only (stock pass, pass; defer fail, fail)"
-    assert told in capsys.readouterr().out
-    assert not summary.print_results(RUNS, ["b", "c"])
-
-
-def test_document_has_the_tests_that_were_left_open() -> None:
-    data = {mode: {"key": {"modules_sha256": "aa"}, "tests": runs_json(of)}
-            for mode, of in RUNS.items()}  # fmt: skip
-    about = {"kernel_release": "6.12", "tree_commit": "1234", "modes": data}
-    text = in_markdown(summary.parts(about))
-    assert "- defer, a: passes on stock only (stock pass, pass; defer fail, fail)" in text
-    assert "| generic/455 | not known yet | not known yet |" in text

@@ -1,10 +1,11 @@
 """Power cuts: a slice of what `./fastsync crash all` explores, and faults that it has to find."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from fastsync_lab.crash.builds import prepare
+from fastsync_lab.crash.builds import delays_patch, prepare
 from fastsync_lab.crash.case import Case, Request
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.summary import failure_lines
@@ -52,6 +53,8 @@ SLICE = (
     Case("logged-race", "defer+eager", "ordered"),
 )
 STATES = 30
+DELAYED = tuple(Case(name, "defer", "ordered", delays=1) for name in ("threads", "remount"))
+DELAYED_STATES = 20
 
 # What each planted fault breaks: the workload that has to show it, and a word of the verdict.
 PLANTED = (
@@ -90,6 +93,14 @@ def test_planted_fault_is_found(
     assert outcome.failures and verdict in problems(outcome)
     assert f"--seed {outcome.case.seed} --state " in outcome.failures[0].command
     assert (repo_root() / outcome.failures[0].image).is_file()
+
+
+def test_nothing_is_lost_when_tasks_change_places(explorer_here: Explorer, kernel: str) -> None:
+    """The modules sleep between a choice and its use, where others come in."""
+    builds = prepare(kernel, silent, fault=delays_patch())
+    outcomes = replace(explorer_here, builds=builds).run(Request(DELAYED, DELAYED_STATES))
+    assert [line for one in outcomes for line in failure_lines(one)] == []
+    assert all(one.states >= DELAYED_STATES and one.second_states for one in outcomes)
 
 
 def test_every_fault_is_looked_for() -> None:

@@ -217,6 +217,22 @@ def test_vm_command_passes_streams_and_status_through(vm_command: list[str]) -> 
 
 
 @pytest.mark.debian("./fastsync vm boots Debian's kernel")
+def test_vm_command_that_fails_shows_what_the_kernel_said(
+    vm_command: list[str], tree: KernelTree
+) -> None:
+    build_dir().mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build_dir()) as folder:
+        module = build_crashing(tree, Path(folder))
+        argv = [*vm_command, "--share", folder, "--", "insmod", str(module)]
+        done = shell.run(argv, check=False, timeout_s=3600)
+    assert (done.status, done.stdout) == (137, "")
+    shown = done.stderr.partition("fastsync: the kernel said: ")[2]
+    assert re.search(r"BUG: kernel NULL pointer dereference(.*\n)+.*do_one_initcall", shown)
+    log = Path(re.findall(r"all of its console: (.*)\)\n$", shown)[0])
+    assert "BUG: kernel NULL pointer dereference" in log.read_text()
+
+
+@pytest.mark.debian("./fastsync vm boots Debian's kernel")
 def test_vm_command_shares_folders_and_makes_the_machine_that_is_asked_for(
     vm_command: list[str], tmp_path: Path
 ) -> None:
