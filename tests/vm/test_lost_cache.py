@@ -152,8 +152,23 @@ def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs)
     assert refused or losing.crashed("/other").mode == 0o601
 
 
-def test_fsync_fails_once_the_journal_is_aborted(losing: GuestFs) -> None:
-    """An aborted transaction has a tid like a committed one, and stamps that would be young."""
+@pytest.mark.parametrize("call", ["fsync", "fdatasync"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sync_fails_once_the_journal_is_aborted(losing: GuestFs, mode: str, call: str) -> None:
+    """An aborted transaction has a tid like a committed one; stock takes it for one."""
+    start(losing, MODES[mode])
+    fsops = losing.fsops_path
+    text = losing.vm.run(
+        f"{fsops} {MNT}/f open write fsync append\n"
+        f"({FAIL_A_FLUSH}); {fsops} {THIRD} open chmod:601 '?fsync'\n"
+        f"{fsops} {MNT}/f open '?{call}'"
+    ).stdout
+    committed, synced = [event["errno"] for event in parse_events(text)]
+    assert committed != 0 and synced != 0
+
+
+def test_fsync_fails_once_a_carried_commit_has_aborted_the_journal(losing: GuestFs) -> None:
+    """The stamps that the aborted transaction has would be young."""
     start(losing, MODES["defer"])
     # In one script: between two of them the interval may pass. The second fsync starts the commit.
     fsops = losing.fsops_path
