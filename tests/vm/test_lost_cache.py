@@ -115,6 +115,7 @@ def test_a_commit_behind_a_failed_flush_is_not_trusted(losing_slowly: GuestFs, m
     assert flushed["errno"] != 0
     assert committed["errno"] != 0
 
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_flush_behind_a_failed_commit_is_not_trusted(losing_slowly: GuestFs, mode: str) -> None:
     """A commit's flush takes the data of an fsync that only flushes, whose own flush is fine.
@@ -134,6 +135,7 @@ def test_a_flush_behind_a_failed_commit_is_not_trusted(losing_slowly: GuestFs, m
     assert losing_slowly.counter("commits_avoided") == 1
     assert committed["errno"] != 0
     assert flushed["errno"] != 0
+
 
 def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs) -> None:
     """Its blocks are lost; the flushes that succeed afterwards do not carry it."""
