@@ -51,9 +51,19 @@
  *   may succeed, and its task run first. So a flush counts once all with lower
  *   numbers have ended, too, and none has failed since it began. That goes for
  *   the fsync that sent it as well. A carried commit is given up, and the journal
- *   aborts, if any flush has failed since it started: its blocks may be gone. The
- *   barriers of all other commits are jbd2's own: as in stock jbd2, one that
- *   succeeds right behind a failed flush of somebody else's is trusted.
+ *   aborts, if any flush has failed since it started: its blocks may be gone.
+ * - So it goes for a commit with barriers of its own, of which stock jbd2 need not
+ *   ask: there every fsync of a change is a commit, and one thread does them all.
+ *   Here the failed flush may be that of an fsync that has left its commit out, and
+ *   that aborts the journal only when its task runs. So the record's flush has a
+ *   number, too. Once the record is written the commit waits for the flushes with
+ *   lower numbers, and the journal aborts if any has failed since it began, or one
+ *   before that is to abort the journal. The record may be on the medium by then, as
+ *   may be that of any commit whose end is not told. If a flush has failed before
+ *   it is sent it is not written.
+ * - The commit thread may wait for those flushes: whoever has sent one waits for the
+ *   device, and for nothing else, until it has ended, and then for lower numbers
+ *   only. What lets the device end a flush is no commit of this journal.
  * - Others may rely on a commit's flush for their data: those who were told so by
  *   jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
  *   jbd2_carried() is called in that state. Who asked before is covered by a
@@ -93,7 +103,8 @@
 #include "carrier_trace.h"
 
 struct jbd2_carrier {
-	bool			carries;	/* or counts flushes only; set once */
+	bool			counts;		/* flushes; set once, as is: */
+	bool			carries;	/* commits, too */
 
 	spinlock_t		lock;		/* of all below but wait */
 	tid_t			tid;		/* the last that was to be carried */
@@ -106,6 +117,7 @@ struct jbd2_carrier {
 	u64			failed;		/* how many have failed, */
 	u64			failed_before;	/* before tid's commit started */
 	bool			broken;		/* one that aborts the journal */
+	struct jbd2_flush	record;		/* the one of a commit record */
 
 	wait_queue_head_t	wait;		/* for flushes, or for hurry */
 };
@@ -145,6 +157,7 @@ journal_t *jbd2_carrier_alloc_journal(void)
 		return NULL;
 	carrier = &wrapper->carrier;
 	INIT_LIST_HEAD(&carrier->under_way);
+	INIT_LIST_HEAD(&carrier->record.list);
 	spin_lock_init(&carrier->lock);
 	init_waitqueue_head(&carrier->wait);
 	spin_lock_init(&wrapper->base.burst.lock);
@@ -188,7 +201,10 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 
 	spin_lock(&carrier->lock);
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
-	/* Once for a journal; its readers take no lock. */
+	/* A commit may be under way that has not seen that flushes count. */
+	carrier->record.failed_before = carrier->failed;
+	/* Once for a journal; their readers take no lock. */
+	WRITE_ONCE(carrier->counts, true);
 	WRITE_ONCE(carrier->carries, journal->j_dev == journal->j_fs_dev &&
 		   !jbd2_has_feature_fast_commit(journal) &&
 		   (!jbd2_has_feature_async_commit(journal) ||
@@ -236,6 +252,14 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 }
 EXPORT_SYMBOL(jbd2_carrier_start_commit);
 
+static void jbd2_carrier_number(struct jbd2_carrier *carrier,
+				struct jbd2_flush *flush)
+{
+	lockdep_assert_held(&carrier->lock);
+	flush->number = ++carrier->begun;
+	list_add_tail(&flush->list, &carrier->under_way);
+}
+
 /**
  * jbd2_carrier_begin_flush - the device is about to be flushed
  * @carrier: of the file system on that device
@@ -245,9 +269,8 @@ void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 			      struct jbd2_flush *flush)
 {
 	spin_lock(&carrier->lock);
-	flush->number = ++carrier->begun;
 	flush->failed_before = carrier->failed;
-	list_add_tail(&flush->list, &carrier->under_way);
+	jbd2_carrier_number(carrier, flush);
 	spin_unlock(&carrier->lock);
 }
 EXPORT_SYMBOL(jbd2_carrier_begin_flush);
@@ -267,6 +290,13 @@ u64 jbd2_carrier_failed(struct jbd2_carrier *carrier)
 }
 EXPORT_SYMBOL(jbd2_carrier_failed);
 
+static bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier,
+				  u64 failed_before)
+{
+	lockdep_assert_held(&carrier->lock);
+	return carrier->broken || carrier->failed != failed_before;
+}
+
 /**
  * jbd2_carrier_lost - may what had been written then have been lost by a flush?
  * @carrier: of the file system on the device
@@ -277,7 +307,7 @@ bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before)
 	bool lost;
 
 	spin_lock(&carrier->lock);
-	lost = carrier->broken || carrier->failed != failed_before;
+	lost = jbd2_carrier_has_lost(carrier, failed_before);
 	spin_unlock(&carrier->lock);
 	return lost;
 }
@@ -304,6 +334,36 @@ static bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
 	return ended;
 }
 
+/* A flush has ended, and whoever waits for that is told. */
+static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
+				  struct jbd2_flush *flush, int err, bool aborts)
+{
+	spin_lock(&carrier->lock);
+	list_del_init(&flush->list);
+	if (err) {
+		carrier->failed++;
+		if (aborts)
+			WRITE_ONCE(carrier->broken, true);
+	} else if (flush != &carrier->record && carrier->well < flush->number) {
+		/* The record's may be one of a journal on another device. */
+		carrier->well = flush->number;
+	}
+	if (carrier->well < jbd2_carrier_ended(carrier))
+		carrier->carried = carrier->well;
+	spin_unlock(&carrier->lock);
+	if (wq_has_sleeper(&carrier->wait))
+		wake_up_all(&carrier->wait);
+}
+
+/* Has what a flush that ended well was to make durable been lost before? */
+static int jbd2_carrier_outwait(struct jbd2_carrier *carrier,
+				const struct jbd2_flush *flush)
+{
+	wait_event(carrier->wait,
+		   jbd2_carrier_all_ended(carrier, flush->number));
+	return jbd2_carrier_lost(carrier, flush->failed_before) ? -EIO : 0;
+}
+
 /**
  * jbd2_carrier_end_flush - a flush of the device has ended
  * @carrier: of the file system on that device
@@ -321,30 +381,14 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 {
 	journal_t *journal = jbd2_journal_of(carrier);
 
-	spin_lock(&carrier->lock);
-	list_del(&flush->list);
-	if (err) {
-		carrier->failed++;
-		if (aborts)
-			WRITE_ONCE(carrier->broken, true);
-	} else if (carrier->well < flush->number) {
-		carrier->well = flush->number;
-	}
-	if (carrier->well < jbd2_carrier_ended(carrier))
-		carrier->carried = carrier->well;
-	spin_unlock(&carrier->lock);
-	if (wq_has_sleeper(&carrier->wait))
-		wake_up_all(&carrier->wait);
+	jbd2_carrier_note_end(carrier, flush, err, aborts);
 	if (err) {
 		/* Lost with it are places of data that the log still has. */
 		if (READ_ONCE(jbd2_burst_of(journal)->on))
 			jbd2_journal_abort(journal, err);
 		return err;
 	}
-
-	wait_event(carrier->wait,
-		   jbd2_carrier_all_ended(carrier, flush->number));
-	return jbd2_carrier_lost(carrier, flush->failed_before) ? -EIO : 0;
+	return jbd2_carrier_outwait(carrier, flush);
 }
 EXPORT_SYMBOL(jbd2_carrier_end_flush);
 
@@ -360,6 +404,60 @@ void jbd2_carrier_flush_failed(journal_t *journal)
 	carrier->failed++;
 	spin_unlock(&carrier->lock);
 	wake_up_all(&carrier->wait);
+}
+
+/**
+ * jbd2_carrier_begin_commit - a commit begins, and has not written anything
+ * @journal: the journal
+ */
+void jbd2_carrier_begin_commit(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+
+	if (likely(!READ_ONCE(carrier->counts)))
+		return;
+	spin_lock(&carrier->lock);
+	carrier->record.failed_before = carrier->failed;
+	spin_unlock(&carrier->lock);
+}
+
+/* A record is about to be sent, with a flush before it. Or may blocks be lost? */
+static int jbd2_carrier_begin_record(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	int err = 0;
+
+	if (!(journal->j_flags & JBD2_BARRIER))
+		return 0;
+	spin_lock(&carrier->lock);
+	if (jbd2_carrier_has_lost(carrier, carrier->record.failed_before))
+		err = -EIO;
+	else
+		jbd2_carrier_number(carrier, &carrier->record);
+	spin_unlock(&carrier->lock);
+	return err;
+}
+
+/**
+ * jbd2_carrier_end_record - a commit record has been written
+ * @journal: the journal
+ * @err: what came of it
+ *
+ * Waits for the flushes that began before the record's, of which most have ended.
+ *
+ * Return: @err, or -EIO if the commit is not to be trusted: what its flush was to
+ * make durable may have been lost by one of those.
+ */
+int jbd2_carrier_end_record(journal_t *journal, int err)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	struct jbd2_flush *flush = &carrier->record;
+
+	/* There is one commit at a time, and none looks at the list for another. */
+	if (likely(!READ_ONCE(carrier->counts)) || list_empty(&flush->list))
+		return err;
+	jbd2_carrier_note_end(carrier, flush, err, true);
+	return err ?: jbd2_carrier_outwait(carrier, flush);
 }
 
 static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
@@ -428,20 +526,24 @@ static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
  * Context: the commit thread; waits as long as patience lasts.
  * Return: 1 if a flush has made all that was written durable. Then
  * jbd2_carried_harden() must be called once the record is written. 0 if the
- * record has to have its own barriers. -EIO if blocks may be lost: no record
- * may be written.
+ * record has to have its own barriers; then jbd2_carrier_end_record() must be.
+ * -EIO if blocks may be lost: no record may be written.
  */
 int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time)
 {
-	if (!jbd2_carrier_has(jbd2_carrier_of(journal), tid))
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+
+	if (likely(!READ_ONCE(carrier->counts)))
 		return 0;
+	if (!jbd2_carrier_has(carrier, tid))
+		return jbd2_carrier_begin_record(journal);
 	switch (jbd2_carrier_wait(journal, tid, false, start_time)) {
 	case JBD2_CARRIED_FLUSHED:
 		return 1;
 	case JBD2_CARRIED_LOST:
 		return -EIO;
 	default:
-		return 0;
+		return jbd2_carrier_begin_record(journal);
 	}
 }
 

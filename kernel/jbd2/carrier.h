@@ -37,8 +37,10 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 
 /* For the journal, its commit thread and those who wait for it */
 journal_t *jbd2_carrier_alloc_journal(void);
+void jbd2_carrier_begin_commit(journal_t *journal);
 int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time);
 int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time);
+int jbd2_carrier_end_record(journal_t *journal, int err);
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid);
 void jbd2_carrier_flush_failed(journal_t *journal);
 

@@ -40,7 +40,7 @@ def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[G
 @pytest.fixture
 def losing_slowly(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """Its flushes take long enough for another task to send one as well."""
-    with losing_fs(vm, fsops, modules, flashdev, replace(UNIFORM, flush_ns=20 * MS)) as fs:
+    with losing_fs(vm, fsops, modules, flashdev, replace(UNIFORM, flush_ns=100 * MS)) as fs:
         yield fs
 
 
@@ -87,6 +87,56 @@ def test_a_flush_behind_a_failed_one_is_not_trusted(losing_slowly: GuestFs, mode
     assert second["errno"] != 0
 
 
+# Who sends the flushes of the device's queue.
+SENDERS = "kworker/.*H|ksoftirqd/"
+# Who is neither urgent nor this one does not run for so long.
+BUSY = "chrt -f 2 timeout 0.5 chrt -f 1 sh -c 'while :; do :; done'"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_commit_behind_a_failed_flush_is_not_trusted(losing_slowly: GuestFs, mode: str) -> None:
+    """One fsync only flushes, which takes the data of the other one; its commit's flush is fine.
+
+    Whoever has sent the failed flush does not get to run before that commit has ended.
+    """
+    start(losing_slowly, MODES[mode])
+    fsops = losing_slowly.fsops_path
+    # In one script: between two of them the interval may pass.
+    seen = losing_slowly.vm.run(
+        f"for pid in $(pgrep 'jbd2/|{SENDERS}'); do chrt -f -p 2 $pid || exit; done\n"
+        f"{fsops} {MNT}/f open align:1000 write fsync\n"
+        f"{fsops} {OTHER} open write writeback waitfirst\n"
+        f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open write '?fsync' &\n"
+        f"sleep 0.005; chrt -f 2 {fsops} {OTHER} open chmod:601 '?fsync' &\n"
+        f"sleep 0.020; {BUSY}; wait"
+    ).stdout
+    committed, flushed = parse_events(seen)
+    assert losing_slowly.counter("commits_avoided") == 1
+    assert flushed["errno"] != 0
+    assert committed["errno"] != 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_flush_behind_a_failed_commit_is_not_trusted(losing_slowly: GuestFs, mode: str) -> None:
+    """A commit's flush takes the data of an fsync that only flushes, whose own flush is fine.
+
+    The commit thread does not get to run before that fsync has ended.
+    """
+    start(losing_slowly, MODES[mode])
+    fsops = losing_slowly.fsops_path
+    seen = losing_slowly.vm.run(
+        f"for pid in $(pgrep '{SENDERS}'); do chrt -f -p 2 $pid || exit; done\n"
+        f"{fsops} {MNT}/f open align:1000 write fsync write writeback waitfirst\n"
+        f"({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync' &\n"
+        f"sleep 0.015; chrt -f 2 {fsops} {MNT}/f open '?fsync' &\n"
+        f"sleep 0.020; {BUSY}; wait"
+    ).stdout
+    flushed, committed = parse_events(seen)
+    assert losing_slowly.counter("commits_avoided") == 1
+    assert committed["errno"] != 0
+    assert flushed["errno"] != 0
+
+
 def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs) -> None:
     """Its blocks are lost; the flushes that succeed afterwards do not carry it."""
     start(losing, MODES["defer"])
@@ -104,8 +154,23 @@ def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs)
     assert refused or losing.crashed("/other").mode == 0o601
 
 
-def test_fsync_fails_once_the_journal_is_aborted(losing: GuestFs) -> None:
-    """An aborted transaction has a tid like a committed one, and stamps that would be young."""
+@pytest.mark.parametrize("call", ["fsync", "fdatasync"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sync_fails_once_the_journal_is_aborted(losing: GuestFs, mode: str, call: str) -> None:
+    """An aborted transaction has a tid like a committed one; stock takes it for one."""
+    start(losing, MODES[mode])
+    fsops = losing.fsops_path
+    text = losing.vm.run(
+        f"{fsops} {MNT}/f open write fsync append\n"
+        f"({FAIL_A_FLUSH}); {fsops} {THIRD} open chmod:601 '?fsync'\n"
+        f"{fsops} {MNT}/f open '?{call}'"
+    ).stdout
+    committed, synced = [event["errno"] for event in parse_events(text)]
+    assert committed != 0 and synced != 0
+
+
+def test_fsync_fails_once_a_carried_commit_has_aborted_the_journal(losing: GuestFs) -> None:
+    """The stamps that the aborted transaction has would be young."""
     start(losing, MODES["defer"])
     # In one script: between two of them the interval may pass. The second fsync starts the commit.
     fsops = losing.fsops_path
