@@ -149,8 +149,13 @@ static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
 	spin_unlock(&group->lock);
 }
 
-/* As blkdev_issue_flush(), but charged to the root cgroup. */
-static int ext4_mtime_issue_flush(struct block_device *bdev)
+/**
+ * ext4_mtime_issue_flush - as blkdev_issue_flush(), but charged to the root cgroup
+ * @bdev: the device
+ *
+ * For flushes that others wait for: no limit of a cgroup may hold one up.
+ */
+int ext4_mtime_issue_flush(struct block_device *bdev)
 {
 	struct bio bio;
 	int err;

@@ -294,16 +294,18 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
 {
 	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
 	struct jbd2_flush flush;
-	int err, counted;
+	int err;
 
 	if (ext4_mtime_is_grouped(sb, policy))
 		return ext4_mtime_group_flush(sb, aborts);
 	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
 	jbd2_carrier_begin_flush(carrier, &flush);
-	err = blkdev_issue_flush(sb->s_bdev);
-	counted = jbd2_carrier_end_flush(carrier, &flush, err, aborts);
-	return policy ? counted : err;
+	err = ext4_mtime_issue_flush(sb->s_bdev);
+	if (policy)
+		return jbd2_carrier_end_flush(carrier, &flush, err, aborts);
+	jbd2_carrier_note_flush(carrier, &flush, err, aborts);
+	return err;
 }
 
 /**

@@ -48,22 +48,23 @@
  *   number above the last one begun at some moment is therefore submitted after
  *   that moment, and covers every write that had completed by then.
  * - A flush that fails may lose all that the device had cached, and the next one
- *   may succeed, and its task run first. So a flush counts once all with lower
- *   numbers have ended, too, and none has failed since it began. That goes for
- *   the fsync that sent it as well. A carried commit is given up, and the journal
- *   aborts, if any flush has failed since it started: its blocks may be gone.
+ *   may succeed, and its task run first. Which is the next one for the device, the
+ *   numbers do not tell. So a flush counts once all have ended, too, that had begun
+ *   by its end, and none has failed since it began. That goes for the fsync that
+ *   sent it as well. A carried commit is given up, and the journal aborts, if any
+ *   flush has failed since it started: its blocks may be gone.
  * - So it goes for a commit with barriers of its own, of which stock jbd2 need not
  *   ask: there every fsync of a change is a commit, and one thread does them all.
  *   Here the failed flush may be that of an fsync that has left its commit out, and
  *   that aborts the journal only when its task runs. So the record's flush has a
- *   number, too. Once the record is written the commit waits for the flushes with
- *   lower numbers, and the journal aborts if any has failed since it began, or one
- *   before that is to abort the journal. The record may be on the medium by then, as
- *   may be that of any commit whose end is not told. If a flush has failed before
- *   it is sent it is not written.
- * - The commit thread may wait for those flushes: whoever has sent one waits for the
- *   device, and for nothing else, until it has ended, and then for lower numbers
- *   only. What lets the device end a flush is no commit of this journal.
+ *   number, too. Once the record is written the commit waits for the flushes that
+ *   had begun by then, and the journal aborts if any has failed since it began, or
+ *   one before that is to abort the journal. The record may be on the medium by
+ *   then, as may be that of any commit whose end is not told. If a flush has failed
+ *   before it is sent it is not written.
+ * - Those who wait for each other's flushes get on: nobody waits for others before
+ *   his own has ended, and the device ends it without a commit of this journal. A
+ *   flush that begins after that is waited for by none of them.
  * - Others may rely on a commit's flush for their data: those who were told so by
  *   jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
  *   jbd2_carried() is called in that state. Who asked before is covered by a
@@ -344,9 +345,12 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 		carrier->failed++;
 		if (aborts)
 			WRITE_ONCE(carrier->broken, true);
-	} else if (flush != &carrier->record && carrier->well < flush->number) {
+	} else {
 		/* The record's may be one of a journal on another device. */
-		carrier->well = flush->number;
+		if (flush != &carrier->record && carrier->well < flush->number)
+			carrier->well = flush->number;
+		/* The device may have had one that began later before it. */
+		flush->number = carrier->begun;
 	}
 	if (carrier->well < jbd2_carrier_ended(carrier))
 		carrier->carried = carrier->well;
@@ -355,7 +359,7 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 		wake_up_all(&carrier->wait);
 }
 
-/* Has what a flush that ended well was to make durable been lost before? */
+/* Has what a flush that ended well was to make durable been lost by another? */
 static int jbd2_carrier_outwait(struct jbd2_carrier *carrier,
 				const struct jbd2_flush *flush)
 {
@@ -365,13 +369,35 @@ static int jbd2_carrier_outwait(struct jbd2_carrier *carrier,
 }
 
 /**
- * jbd2_carrier_end_flush - a flush of the device has ended
+ * jbd2_carrier_note_flush - a flush of the device has ended
  * @carrier: of the file system on that device
  * @flush: what jbd2_carrier_begin_flush() was given
  * @err: what came of it
  * @aborts: the caller aborts the journal if it has failed
  *
- * Waits for the flushes that began earlier, of which most have ended.
+ * Others count on the flush. The caller does not ask whether it can.
+ */
+void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
+			     struct jbd2_flush *flush, int err, bool aborts)
+{
+	journal_t *journal = jbd2_journal_of(carrier);
+	/* Lost with it are places of data that the log still has. */
+	bool on = READ_ONCE(jbd2_burst_of(journal)->on);
+
+	jbd2_carrier_note_end(carrier, flush, err, aborts || on);
+	if (err && on)
+		jbd2_journal_abort(journal, err);
+}
+EXPORT_SYMBOL(jbd2_carrier_note_flush);
+
+/**
+ * jbd2_carrier_end_flush - the same, and the caller counts on the flush, too
+ * @carrier: of the file system on that device
+ * @flush: what jbd2_carrier_begin_flush() was given
+ * @err: what came of it
+ * @aborts: the caller aborts the journal if it has failed
+ *
+ * Waits for the flushes that have begun by now, of which most have ended.
  *
  * Return: @err, or -EIO if what this one was to make durable may have been lost
  * by one of those.
@@ -379,16 +405,8 @@ static int jbd2_carrier_outwait(struct jbd2_carrier *carrier,
 int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts)
 {
-	journal_t *journal = jbd2_journal_of(carrier);
-
-	jbd2_carrier_note_end(carrier, flush, err, aborts);
-	if (err) {
-		/* Lost with it are places of data that the log still has. */
-		if (READ_ONCE(jbd2_burst_of(journal)->on))
-			jbd2_journal_abort(journal, err);
-		return err;
-	}
-	return jbd2_carrier_outwait(carrier, flush);
+	jbd2_carrier_note_flush(carrier, flush, err, aborts);
+	return err ?: jbd2_carrier_outwait(carrier, flush);
 }
 EXPORT_SYMBOL(jbd2_carrier_end_flush);
 
@@ -443,7 +461,7 @@ static int jbd2_carrier_begin_record(journal_t *journal)
  * @journal: the journal
  * @err: what came of it
  *
- * Waits for the flushes that began before the record's, of which most have ended.
+ * Waits for the flushes that have begun by now, of which most have ended.
  *
  * Return: @err, or -EIO if the commit is not to be trusted: what its flush was to
  * make durable may have been lost by one of those.

@@ -32,6 +32,8 @@ void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 			      struct jbd2_flush *flush);
 u64 jbd2_carrier_failed(struct jbd2_carrier *carrier);
 bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before);
+void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
+			     struct jbd2_flush *flush, int err, bool aborts);
 int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts);
 

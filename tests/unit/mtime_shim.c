@@ -61,6 +61,8 @@ struct percpu_counter { long count; };
 typedef int spinlock_t;
 typedef int wait_queue_head_t;
 
+struct block_device;
+
 #include "mtime.h"
 
 struct super_block {
@@ -132,10 +134,20 @@ void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 {
 }
 
+void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
+			     struct jbd2_flush *flush, int err, bool aborts)
+{
+}
+
 int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 			   struct jbd2_flush *flush, int err, bool aborts)
 {
 	return err ?: counted_err;
+}
+
+int ext4_mtime_issue_flush(struct block_device *bdev)
+{
+	return blkdev_issue_flush(bdev);
 }
 
 /* One task at a time: none shares a flush (mtime_group.c). */
