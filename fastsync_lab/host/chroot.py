@@ -20,6 +20,8 @@ from fastsync_lab.host.progress import Passing, Report
 from fastsync_lab.host.shell import follow, last_lines, run
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# The day that /etc/shadow says passwords were set: the same packages make the same system.
+SAME_DAY = "SOURCE_DATE_EPOCH=1700000000"
 # What apt and dpkg say of a package that they work on.
 WORK = {
     "fetching": re.compile(r"Get:\d+ \S+ \S+ \S+ ([a-z0-9]\S*)"),
@@ -103,10 +105,6 @@ def made_from(root: Path, recipe: Recipe) -> bool:
     """Whether a whole chroot of this very recipe is at `root`."""
     note = note_of(root)
     return note.is_file() and note.read_text() == as_text(recipe)
-
-
-# The day that /etc/shadow says passwords were set: the same packages make the same system.
-SAME_DAY = "SOURCE_DATE_EPOCH=1700000000"
 
 
 def note_of(root: Path) -> Path:

@@ -46,13 +46,13 @@ def locked(path: Path) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        while not _try_lock(file):
+        while not try_lock(file):
             STOP.sleep(LOCK_RETRY_S)
         yield
 
 
-def _try_lock(file: IO[str]) -> bool:
-    """Take the lock, unless another has it."""
+def try_lock(file: IO[str]) -> bool:
+    """Take the lock of a file, unless another has it; it ends when all have closed the file."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

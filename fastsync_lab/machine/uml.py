@@ -11,14 +11,13 @@ a guest keeps to one processor of the host: there a program starts twice as fast
 system call takes a quarter of the time.
 """
 
-import fcntl
 import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fastsync_lab.host.paths import cache_dir
+from fastsync_lab.host.paths import cache_dir, try_lock
 from fastsync_lab.machine.config import Machine, Setting, VmConfig, die_with_us, shared
 from fastsync_lab.machine.image import modules_image
 
@@ -56,12 +55,9 @@ def claimed_processor(folder: Path) -> Iterator[tuple[int, int]]:
     processors = sorted(os.sched_getaffinity(0))
     for number in processors:
         with (folder / str(number)).open("w") as claim:
-            try:
-                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield number, claim.fileno()
-            return
+            if try_lock(claim):
+                yield number, claim.fileno()
+                return
     with (folder / "none").open("w") as claim:
         yield random.choice(processors), claim.fileno()
 

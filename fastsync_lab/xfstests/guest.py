@@ -48,7 +48,7 @@ def part_of(said: str, test: str) -> str:
     return match[0]
 
 
-def verdict_of(part: str, seconds: int) -> Run:
+def parse_part(part: str, seconds: int) -> Run:
     """The verdict on a test, from what the suite said of it. Of a test that passed it says so."""
     first = part.split("\n", 1)[0]
     if "[not run]" in first:
@@ -102,7 +102,7 @@ class Guest:
                 yield self._lost(test, DIED, error)
                 return
             part = part_of(said, test)
-            run = verdict_of(part, round(time.monotonic() - begin_s))
+            run = parse_part(part, round(time.monotonic() - begin_s))
             if run.verdict == FAIL:
                 self._keep(test, part)
             yield run

@@ -1,7 +1,7 @@
 """The bash that the explorer and the sweep of I/O errors make for guests, read by shellcheck."""
 
-from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,11 @@ from fastsync_lab.crash.mariadb import FLUSHING
 from fastsync_lab.crash.recover import Recoverer
 from fastsync_lab.crash.script import Script
 from fastsync_lab.faults.guest import Guest, Injection
-from fastsync_lab.host import shell
+from tests.unit import bash
 
 # Two things are not quoted: $FASTSYNC_OUT, as it has no blanks, and what dmsetup prints, as
 # its words are wanted.
-SHELLCHECK = ["shellcheck", "--shell=bash", "--severity=info", "--exclude=SC2086,SC2046", "-"]
+UNQUOTED = "SC2086,SC2046"
 LOCAL = KINDS["ordered"]
 EXTERNAL = KINDS["external"]
 
@@ -49,12 +49,7 @@ def vm(tmp_path: Path) -> Any:
     return Written(tmp_path)
 
 
-def complaints(scripts: Sequence[str]) -> str:
-    """What shellcheck says of several scripts, each a function."""
-    names = [f"f{number}" for number in range(len(scripts))]
-    bodies = [f"{n}() {{\n{x.rstrip()}\n}}\n{n}" for n, x in zip(names, scripts, strict=True)]
-    text = "#!/bin/bash\n" + "\n".join(bodies) + "\n"
-    return shell.run(SHELLCHECK, input_text=text, check=False).stdout
+complaints = partial(bash.complaints, exclude=UNQUOTED)
 
 
 def test_shellcheck_sees_what_is_wrong() -> None:

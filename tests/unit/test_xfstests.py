@@ -15,7 +15,7 @@ from fastsync_lab.host.shell import Completed
 from fastsync_lab.host.shell import run as shell_run
 from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests.command import request
-from fastsync_lab.xfstests.guest import Guest, mount_options, part_of, verdict_of
+from fastsync_lab.xfstests.guest import Guest, mount_options, parse_part, part_of
 from fastsync_lab.xfstests.results import (
     BETTER,
     DIED,
@@ -178,7 +178,7 @@ def test_compiling_tells_how_far_it_is_and_why_it_failed(
 @pytest.mark.parametrize("behind", ["generic/002 ", "ext4/001 ", "\nRan: generic/001\n"])
 def test_verdict_of_what_check_says(said: str, expected: Run, behind: str) -> None:
     all_of_it = f"FSTYP -- ext4\n\ngeneric/0011  9s\n{said}{behind}"
-    assert verdict_of(part_of(all_of_it, "generic/001"), 7) == expected
+    assert parse_part(part_of(all_of_it, "generic/001"), 7) == expected
 
 
 def test_a_test_that_check_did_not_run_is_an_error() -> None:

@@ -10,7 +10,17 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.guestfs import CAPACITY_MIB, CRASH, FAIL_ONE, MNT, MODES, MS, GuestFs, parse_events
+from tests.vm.guestfs import (
+    CAPACITY_MIB,
+    CRASH,
+    FAIL_ONE,
+    MNT,
+    MODES,
+    MS,
+    Event,
+    GuestFs,
+    parse_events,
+)
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds
 # its transaction gone takes it for a committed one.
@@ -89,8 +99,20 @@ def test_a_flush_behind_a_failed_one_is_not_trusted(losing_slowly: GuestFs, mode
 
 # Who sends the flushes of the device's queue.
 SENDERS = "kworker/.*H|ksoftirqd/"
-# Who is neither urgent nor this one does not run for so long.
-BUSY = "chrt -f 2 timeout 0.5 chrt -f 1 sh -c 'while :; do :; done'"
+
+
+def while_others_wait(fs: GuestFs, urgent: str, script: str) -> list[Event]:
+    """What the ops of a script say; 20 ms after it has begun its tasks others do not run for 0.5 s.
+
+    Others are all but the threads that `urgent` names and the tasks with chrt.
+    """
+    return parse_events(
+        fs.vm.run(
+            f"for pid in $(pgrep '{urgent}'); do chrt -f -p 2 $pid || exit; done\n"
+            f"{script}\n"
+            "sleep 0.020; chrt -f 2 timeout 0.5 chrt -f 1 sh -c 'while :; do :; done'; wait"
+        ).stdout
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,15 +124,14 @@ def test_a_commit_behind_a_failed_flush_is_not_trusted(losing_slowly: GuestFs, m
     start(losing_slowly, MODES[mode])
     fsops = losing_slowly.fsops_path
     # In one script: between two of them the interval may pass.
-    seen = losing_slowly.vm.run(
-        f"for pid in $(pgrep 'jbd2/|{SENDERS}'); do chrt -f -p 2 $pid || exit; done\n"
+    committed, flushed = while_others_wait(
+        losing_slowly,
+        f"jbd2/|{SENDERS}",
         f"{fsops} {MNT}/f open align:1000 write fsync\n"
         f"{fsops} {OTHER} open write writeback waitfirst\n"
         f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open write '?fsync' &\n"
-        f"sleep 0.005; chrt -f 2 {fsops} {OTHER} open chmod:601 '?fsync' &\n"
-        f"sleep 0.020; {BUSY}; wait"
-    ).stdout
-    committed, flushed = parse_events(seen)
+        f"sleep 0.005; chrt -f 2 {fsops} {OTHER} open chmod:601 '?fsync' &",
+    )
     assert losing_slowly.counter("commits_avoided") == 1
     assert flushed["errno"] != 0
     assert committed["errno"] != 0
@@ -124,14 +145,13 @@ def test_a_flush_behind_a_failed_commit_is_not_trusted(losing_slowly: GuestFs, m
     """
     start(losing_slowly, MODES[mode])
     fsops = losing_slowly.fsops_path
-    seen = losing_slowly.vm.run(
-        f"for pid in $(pgrep '{SENDERS}'); do chrt -f -p 2 $pid || exit; done\n"
+    flushed, committed = while_others_wait(
+        losing_slowly,
+        SENDERS,
         f"{fsops} {MNT}/f open align:1000 write fsync write writeback waitfirst\n"
         f"({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync' &\n"
-        f"sleep 0.015; chrt -f 2 {fsops} {MNT}/f open '?fsync' &\n"
-        f"sleep 0.020; {BUSY}; wait"
-    ).stdout
-    flushed, committed = parse_events(seen)
+        f"sleep 0.015; chrt -f 2 {fsops} {MNT}/f open '?fsync' &",
+    )
     assert losing_slowly.counter("commits_avoided") == 1
     assert committed["errno"] != 0
     assert flushed["errno"] != 0
