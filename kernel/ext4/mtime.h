@@ -34,6 +34,7 @@
  *   mtime_log.c	which updates of an inode have logged stamps alone
  *   mtime_durable.c	which stamps are on the medium if power fails now
  *   mtime_sync.c	what fsync commits, and what it flushes
+ *   mtime_group.c	fsyncs that come together share one flush
  *
  * Each says at its head what it relies on, and why that holds.
  *

@@ -39,7 +39,9 @@
  *   stays, and the journal has been aborted.
  * - The tail moves behind a flush that began after the places had been written:
  *   that of jbd2_cleanup_journal_tail(), or that of a commit that looked the
- *   tail up when the floor had moved. With bursts the first one's error aborts.
+ *   tail up when the floor had moved. If it has failed, or somebody else's has that
+ *   may have taken the places before, the journal aborts and the tail stays
+ *   (carrier.c).
  *
  * Lock order
  * ----------

@@ -62,9 +62,13 @@
  *   one before that is to abort the journal. The record may be on the medium by
  *   then, as may be that of any commit whose end is not told. If a flush has failed
  *   before it is sent it is not written.
+ * - So it goes for the flush before the log's tail moves, behind which blocks and
+ *   data (burst_tail.c) are in their places only. If it is not to be trusted the
+ *   tail stays, where the log has data; where it has none that is as in stock jbd2.
  * - Those who wait for each other's flushes get on: nobody waits for others before
- *   his own has ended, and the device ends it without a commit of this journal. A
- *   flush that begins after that is waited for by none of them.
+ *   his own has ended, and the device ends it without a commit of this journal, and
+ *   without j_checkpoint_mutex. A flush that begins after that is waited for by none
+ *   of them.
  * - Others may rely on a commit's flush for their data: those who were told so by
  *   jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
  *   jbd2_carried() is called in that state. Who asked before is covered by a
@@ -86,8 +90,8 @@
  * Lock order
  * ----------
  *
- * j_state_lock, then the carrier's lock, which is released before anybody is
- * woken.
+ * j_checkpoint_mutex, j_state_lock, then the carrier's lock, which is released
+ * before anybody is woken.
  *
  * This file is longer than others are: all that looks at the numbers of flushes
  * is here, for commits that are carried and for bursts (burst.c).
@@ -264,7 +268,7 @@ static void jbd2_carrier_number(struct jbd2_carrier *carrier,
 /**
  * jbd2_carrier_begin_flush - the device is about to be flushed
  * @carrier: of the file system on that device
- * @flush: for jbd2_carrier_end_flush()
+ * @flush: for jbd2_carrier_end_flush() or jbd2_carrier_note_flush()
  */
 void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 			      struct jbd2_flush *flush)
@@ -411,17 +415,34 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 EXPORT_SYMBOL(jbd2_carrier_end_flush);
 
 /**
- * jbd2_carrier_flush_failed - a flush that nobody has counted has failed
- * @journal: the journal, on the device that was flushed
+ * jbd2_carrier_flush_tail - flush what has been checkpointed; the tail is to move
+ * @journal: the journal, j_checkpoint_mutex held
+ *
+ * Without bursts the tail moves whatever comes of it, as in stock jbd2.
+ *
+ * Return: 0, or -EIO if the log has data that may be lost in its place: the tail
+ * must stay, and the journal has been aborted.
  */
-void jbd2_carrier_flush_failed(journal_t *journal)
+int jbd2_carrier_flush_tail(journal_t *journal)
 {
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	bool on = jbd2_burst_on(journal);
+	struct jbd2_flush flush;
+	int err;
 
-	spin_lock(&carrier->lock);
-	carrier->failed++;
-	spin_unlock(&carrier->lock);
-	wake_up_all(&carrier->wait);
+	if (!(journal->j_flags & JBD2_BARRIER) && !on)
+		return 0;
+	if (likely(!READ_ONCE(carrier->counts))) {
+		blkdev_issue_flush(journal->j_fs_dev);
+		return 0;
+	}
+	jbd2_carrier_begin_flush(carrier, &flush);
+	err = blkdev_issue_flush(journal->j_fs_dev);
+	err = jbd2_carrier_end_flush(carrier, &flush, err, false);
+	if (!err || !on)
+		return 0;
+	jbd2_journal_abort(journal, -EIO);
+	return -EIO;
 }
 
 /**

@@ -44,7 +44,7 @@ int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time);
 int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time);
 int jbd2_carrier_end_record(journal_t *journal, int err);
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid);
-void jbd2_carrier_flush_failed(journal_t *journal);
+int jbd2_carrier_flush_tail(journal_t *journal);
 
 /* For burst commits, which have one flush: somebody's or their own */
 void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed);

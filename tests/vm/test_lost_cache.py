@@ -10,6 +10,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.vm import Vm
+from tests.vm import eagerfs
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
@@ -155,6 +156,28 @@ def test_a_flush_behind_a_failed_commit_is_not_trusted(losing_slowly: GuestFs, m
     assert losing_slowly.counter("commits_avoided") == 1
     assert committed["errno"] != 0
     assert flushed["errno"] != 0
+
+
+@pytest.mark.usefixtures("bursts")
+def test_the_tail_does_not_pass_data_behind_a_failed_flush(losing_slowly: GuestFs) -> None:
+    """A failed flush takes logged data that is in place; the flush before the tail moves is fine.
+
+    Whoever has sent the failed flush does not get to run before the tail would have moved.
+    """
+    start(losing_slowly, f"noatime,{eagerfs.OPTIONS}")
+    fsops = losing_slowly.fsops_path
+    settled, flushed = while_others_wait(
+        losing_slowly,
+        "jbd2/|kworker/|ksoftirqd/",
+        f"{fsops} {MNT}/f open overwrite:4096,4096 fsync writeback waitfirst\n"
+        f"cp {MNT}/f /dev/shm/want.f\n"
+        f"({FAIL_A_FLUSH}); {fsops} {THIRD} open '?fdatasync' &\n"
+        # What writes past the page cache has the log settled before.
+        f"sleep 0.005; chrt -f 2 {fsops} {MNT}/f open '?dwrite' &",
+    )
+    assert flushed["errno"] != 0
+    assert settled["errno"] != 0
+    eagerfs.run(losing_slowly, "o $f crash:$img; kept f")
 
 
 def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs) -> None:
