@@ -51,8 +51,6 @@
  * The group's lock is innermost. A leader waits without it, for nobody for ever.
  */
 
-#include <linux/bio.h>
-#include <linux/blk-cgroup.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
 
@@ -149,24 +147,6 @@ static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
 	spin_unlock(&group->lock);
 }
 
-/**
- * ext4_mtime_issue_flush - as blkdev_issue_flush(), but charged to the root cgroup
- * @bdev: the device
- *
- * For flushes that others wait for: no limit of a cgroup may hold one up.
- */
-int ext4_mtime_issue_flush(struct block_device *bdev)
-{
-	struct bio bio;
-	int err;
-
-	bio_init(&bio, bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
-	bio_associate_blkg_from_css(&bio, blkcg_root_css);
-	err = submit_bio_wait(&bio);
-	bio_uninit(&bio);
-	return err;
-}
-
 /* A moving average of what flushes take, which falls quickly. */
 static void ext4_mtime_note_flush(struct ext4_mtime_group *group, s64 ns)
 {
@@ -191,7 +171,7 @@ static int ext4_mtime_flush_members(struct super_block *sb,
 		aborts |= member->aborts;
 	jbd2_carrier_begin_flush(carrier, &flush);
 	since = ktime_get();
-	err = ext4_mtime_issue_flush(sb->s_bdev);
+	err = jbd2_carrier_issue_flush(sb->s_bdev);
 	ext4_mtime_note_flush(&EXT4_SB(sb)->s_mtime.group,
 			      ktime_to_ns(ktime_sub(ktime_get(), since)));
 	return jbd2_carrier_end_flush(carrier, &flush, err, aborts);

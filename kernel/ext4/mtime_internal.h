@@ -77,7 +77,6 @@ void ext4_mtime_attach(struct ext4_sb_info *sbi);
 
 /* mtime_group.c */
 void ext4_mtime_init_group(struct ext4_mtime_group *group);
-int ext4_mtime_issue_flush(struct block_device *bdev);
 int ext4_mtime_group_flush(struct super_block *sb, bool aborts);
 
 /* Of an inode of which no stamps have been noted: ext4's timestamps begin in 1901. */

@@ -301,7 +301,7 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
 	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
 	jbd2_carrier_begin_flush(carrier, &flush);
-	err = ext4_mtime_issue_flush(sb->s_bdev);
+	err = jbd2_carrier_issue_flush(sb->s_bdev);
 	if (policy)
 		return jbd2_carrier_end_flush(carrier, &flush, err, aborts);
 	jbd2_carrier_note_flush(carrier, &flush, err, aborts);

@@ -35,13 +35,13 @@
  *   committing one; before, jbd2 itself keeps the tail from passing it. Both in
  *   one critical section of j_state_lock.
  * - Two floors are enough. There is one settling at a time, and a generation's
- *   floor is the first of its transactions. If a settling fails the older floor
- *   stays, and the journal has been aborted.
+ *   floor is the first of its transactions. If a settling fails the journal has been
+ *   aborted, and no tail moves any more.
  * - The tail moves behind a flush that began after the places had been written:
  *   that of jbd2_cleanup_journal_tail(), or that of a commit that looked the
- *   tail up when the floor had moved. If it has failed, or somebody else's has that
- *   may have taken the places before, the journal aborts and the tail stays
- *   (carrier.c).
+ *   tail up when the floor had moved. If it has failed, or another of the file
+ *   system's has that may have taken the places before, the journal aborts and the
+ *   tail stays (carrier.c).
  *
  * Lock order
  * ----------

@@ -63,12 +63,16 @@
  *   then, as may be that of any commit whose end is not told. If a flush has failed
  *   before it is sent it is not written.
  * - So it goes for the flush before the log's tail moves, behind which blocks and
- *   data (burst_tail.c) are in their places only. If it is not to be trusted the
- *   tail stays, where the log has data; where it has none that is as in stock jbd2.
+ *   data (burst_tail.c) are in their places only. With bursts the tail stays if that
+ *   flush is not to be trusted, and the journal aborts. Without, the tail moves and
+ *   nobody is waited for, as in stock jbd2.
  * - Those who wait for each other's flushes get on: nobody waits for others before
- *   his own has ended, and the device ends it without a commit of this journal, and
- *   without j_checkpoint_mutex. A flush that begins after that is waited for by none
- *   of them.
+ *   his own has ended. Until then he waits for no handle, no commit of this journal,
+ *   no j_checkpoint_mutex and no limit of a cgroup. A flush that begins after that is
+ *   waited for by none of them.
+ * - What no number tells: flushes of the device that are not the file system's,
+ *   through another partition or by fsync of the device itself; and the flush that
+ *   stands for FUA where the device has none, of a superblock.
  * - Others may rely on a commit's flush for their data: those who were told so by
  *   jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
  *   jbd2_carried() is called in that state. Who asked before is covered by a
@@ -97,6 +101,8 @@
  * is here, for commits that are carried and for bursts (burst.c).
  */
 
+#include <linux/bio.h>
+#include <linux/blk-cgroup.h>
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
@@ -266,6 +272,26 @@ static void jbd2_carrier_number(struct jbd2_carrier *carrier,
 }
 
 /**
+ * jbd2_carrier_issue_flush - as blkdev_issue_flush(), but charged to the root cgroup
+ * @bdev: the device
+ *
+ * For flushes with a number, which others wait for: no limit of a cgroup may hold
+ * one up.
+ */
+int jbd2_carrier_issue_flush(struct block_device *bdev)
+{
+	struct bio bio;
+	int err;
+
+	bio_init(&bio, bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
+	bio_associate_blkg_from_css(&bio, blkcg_root_css);
+	err = submit_bio_wait(&bio);
+	bio_uninit(&bio);
+	return err;
+}
+EXPORT_SYMBOL_GPL(jbd2_carrier_issue_flush);
+
+/**
  * jbd2_carrier_begin_flush - the device is about to be flushed
  * @carrier: of the file system on that device
  * @flush: for jbd2_carrier_end_flush() or jbd2_carrier_note_flush()
@@ -420,8 +446,8 @@ EXPORT_SYMBOL(jbd2_carrier_end_flush);
  *
  * Without bursts the tail moves whatever comes of it, as in stock jbd2.
  *
- * Return: 0, or -EIO if the log has data that may be lost in its place: the tail
- * must stay, and the journal has been aborted.
+ * Return: 0; or with bursts -EIO, if what is in place may be lost: the tail must
+ * stay, and the journal has been aborted.
  */
 int jbd2_carrier_flush_tail(journal_t *journal)
 {
@@ -432,17 +458,20 @@ int jbd2_carrier_flush_tail(journal_t *journal)
 
 	if (!(journal->j_flags & JBD2_BARRIER) && !on)
 		return 0;
-	if (likely(!READ_ONCE(carrier->counts))) {
+	if (likely(!on && !READ_ONCE(carrier->counts))) {
 		blkdev_issue_flush(journal->j_fs_dev);
 		return 0;
 	}
 	jbd2_carrier_begin_flush(carrier, &flush);
-	err = blkdev_issue_flush(journal->j_fs_dev);
-	err = jbd2_carrier_end_flush(carrier, &flush, err, false);
-	if (!err || !on)
+	err = jbd2_carrier_issue_flush(journal->j_fs_dev);
+	if (!on) {
+		jbd2_carrier_note_flush(carrier, &flush, err, false);
 		return 0;
-	jbd2_journal_abort(journal, -EIO);
-	return -EIO;
+	}
+	err = jbd2_carrier_end_flush(carrier, &flush, err, true);
+	if (err)
+		jbd2_journal_abort(journal, -EIO);
+	return err ? -EIO : 0;
 }
 
 /**
@@ -523,6 +552,20 @@ static enum jbd2_carried jbd2_carrier_outcome(struct jbd2_carrier *carrier,
 }
 
 /*
+ * Has a flush that began after @begun ended? Then wait for those that had begun by
+ * then, too: the device may have had one before it that failed.
+ */
+static void jbd2_carrier_outwait_others(struct jbd2_carrier *carrier, u64 begun)
+{
+	u64 others;
+
+	spin_lock(&carrier->lock);
+	others = carrier->carried > begun ? carrier->begun : 0;
+	spin_unlock(&carrier->lock);
+	wait_event(carrier->wait, jbd2_carrier_all_ended(carrier, others));
+}
+
+/*
  * Wait for a flush that begins from now on, as long as patience lasts. The commit
  * is not to be charged for the time: sync handles sleep as long as commits take
  * on average, to be joined by others.
@@ -544,6 +587,7 @@ static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
 
 	wait_event_timeout(carrier->wait, jbd2_carrier_done(carrier, begun),
 			   patience);
+	jbd2_carrier_outwait_others(carrier, begun);
 	waited = ktime_sub(ktime_get(), since);
 	*start_time = ktime_add(*start_time, waited);
 
@@ -594,7 +638,7 @@ static int jbd2_carrier_flush(journal_t *journal)
 	int err;
 
 	jbd2_carrier_begin_flush(carrier, &flush);
-	err = blkdev_issue_flush(journal->j_dev);
+	err = jbd2_carrier_issue_flush(journal->j_dev);
 	return jbd2_carrier_end_flush(carrier, &flush, err, true);
 }
 

@@ -28,6 +28,7 @@ enum jbd2_carried {
 struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal);
 void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 			       unsigned long patience);
+int jbd2_carrier_issue_flush(struct block_device *bdev);
 void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
 			      struct jbd2_flush *flush);
 u64 jbd2_carrier_failed(struct jbd2_carrier *carrier);

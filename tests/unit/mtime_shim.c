@@ -145,7 +145,7 @@ int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
 	return err ?: counted_err;
 }
 
-int ext4_mtime_issue_flush(struct block_device *bdev)
+int jbd2_carrier_issue_flush(struct block_device *bdev)
 {
 	return blkdev_issue_flush(bdev);
 }

@@ -180,6 +180,18 @@ def test_the_tail_does_not_pass_data_behind_a_failed_flush(losing_slowly: GuestF
     eagerfs.run(losing_slowly, "o $f crash:$img; kept f")
 
 
+@pytest.mark.usefixtures("bursts")
+def test_a_failed_flush_of_zeroed_inode_tables_is_told(losing: GuestFs) -> None:
+    """It comes within 5 s of a mount, before the log is settled, and takes data that is in place."""
+    losing.mkfs("-g 2048 -E lazy_itable_init=1")
+    losing.mount(f"noatime,{eagerfs.OPTIONS}")
+    eagerfs.run(
+        losing,
+        "o $f create append fsync sleep:20; o $f open overwrite:4096,0 fsync writeback waitfirst\n"
+        f"cp $f /dev/shm/want.f; ({FAIL_A_FLUSH}); sleep 12; o $f crash:$img; kept f",
+    )
+
+
 def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs) -> None:
     """Its blocks are lost; the flushes that succeed afterwards do not carry it."""
     start(losing, MODES["defer"])
