@@ -19,7 +19,7 @@ from fastsync_lab.host.paths import write_json
 from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import root_image
-from fastsync_lab.machine.kernel_log import check_kernel_log
+from fastsync_lab.machine.kernel_log import check_kernel_log, said_by_kernel
 from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.machine.trace import (
     UNSORTED,
@@ -134,8 +134,10 @@ class Guest:
         script: Script = study.script(cell, self._paths.__getitem__)
         bash = bash_of(self._job, cell, script, self._cell_sh, run=run, runs=runs)
         done = vm.run(bash, timeout_s=study.limit_s)
-        if complaints := check_kernel_log(vm.kernel_log()):
-            raise FastsyncError(f"the kernel complained in {cell.name}: {complaints[0]}")
+        log = vm.kernel_log()
+        if check_kernel_log(log):
+            said = f"{said_by_kernel(log)}{vm.log_note()}"
+            raise FastsyncError(f"the kernel complained in {cell.name}: {said}")
         return measure(study, cell, sections(done.stdout), take(vm.out_dir / "trace"))
 
 

@@ -309,6 +309,17 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
 }
 
 /**
+ * ext4_mtime_count_flush - flush the device for one who does not rely on it
+ * @sb: the file system
+ *
+ * Those who do learn if it fails. Waits for nobody's flush but its own.
+ */
+void ext4_mtime_count_flush(struct super_block *sb)
+{
+	ext4_mtime_flush_device(sb, 0, false);
+}
+
+/**
  * ext4_mtime_flush - flush the device, so that a commit may be carried
  * @sb: the file system
  *

@@ -71,8 +71,9 @@
  *   no j_checkpoint_mutex and no limit of a cgroup. A flush that begins after that is
  *   waited for by none of them.
  * - What no number tells: flushes of the device that are not the file system's,
- *   through another partition or by fsync of the device itself; and the flush that
- *   stands for FUA where the device has none, of a superblock.
+ *   through another partition or by fsync of the device itself; the flush that stands
+ *   for FUA where the device has none, of a superblock; and those of fast commits and
+ *   of a file system whose journal is on another device, where none is carried.
  * - Others may rely on a commit's flush for their data: those who were told so by
  *   jbd2_trans_will_send_data_barrier(), which says no from T_COMMIT_JFLUSH on.
  *   jbd2_carried() is called in that state. Who asked before is covered by a
@@ -539,30 +540,38 @@ static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 	return done;
 }
 
-/* How the wait for a flush has ended, with the lock held. */
+/*
+ * How the wait for a flush has ended, with the lock held. Not whether one has by now:
+ * those beside it would have to be waited for.
+ */
 static enum jbd2_carried jbd2_carrier_outcome(struct jbd2_carrier *carrier,
-					      u64 begun)
+					      bool flushed)
 {
 	lockdep_assert_held(&carrier->lock);
 	if (carrier->failed != carrier->failed_before)
 		return JBD2_CARRIED_LOST;
-	if (carrier->carried > begun)
+	if (flushed)
 		return JBD2_CARRIED_FLUSHED;
 	return carrier->patient ? JBD2_CARRIED_ALONE : JBD2_CARRIED_HURRIED;
 }
 
 /*
- * Has a flush that began after @begun ended? Then wait for those that had begun by
- * then, too: the device may have had one before it that failed.
+ * Has a flush that began after @begun ended well? Then those that had begun by then
+ * have ended, too, when this returns: the device may have had one before it that failed.
  */
-static void jbd2_carrier_outwait_others(struct jbd2_carrier *carrier, u64 begun)
+static bool jbd2_carrier_outwait_others(struct jbd2_carrier *carrier, u64 begun)
 {
+	bool flushed;
 	u64 others;
 
 	spin_lock(&carrier->lock);
-	others = carrier->carried > begun ? carrier->begun : 0;
+	flushed = carrier->carried > begun;
+	others = carrier->begun;
 	spin_unlock(&carrier->lock);
-	wait_event(carrier->wait, jbd2_carrier_all_ended(carrier, others));
+	if (flushed)
+		wait_event(carrier->wait,
+			   jbd2_carrier_all_ended(carrier, others));
+	return flushed;
 }
 
 /*
@@ -577,6 +586,7 @@ static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
 	ktime_t since = ktime_get();
 	enum jbd2_carried outcome;
 	unsigned long patience;
+	bool flushed;
 	ktime_t waited;
 	u64 begun;
 
@@ -587,12 +597,12 @@ static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
 
 	wait_event_timeout(carrier->wait, jbd2_carrier_done(carrier, begun),
 			   patience);
-	jbd2_carrier_outwait_others(carrier, begun);
+	flushed = jbd2_carrier_outwait_others(carrier, begun);
 	waited = ktime_sub(ktime_get(), since);
 	*start_time = ktime_add(*start_time, waited);
 
 	spin_lock(&carrier->lock);
-	outcome = jbd2_carrier_outcome(carrier, begun);
+	outcome = jbd2_carrier_outcome(carrier, flushed);
 	if (outcome != JBD2_CARRIED_FLUSHED)
 		jbd2_carrier_set_patient(carrier, false);
 	spin_unlock(&carrier->lock);
@@ -664,6 +674,9 @@ int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
 		break;
 	default:
 		err = jbd2_carrier_flush(journal);
+		/* One may have failed after the wait and before this began. */
+		if (!err && jbd2_carrier_lost(carrier, carrier->failed_before))
+			err = -EIO;
 	}
 	spin_lock(&carrier->lock);
 	jbd2_carrier_set_patient(carrier, false);

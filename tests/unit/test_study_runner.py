@@ -282,6 +282,9 @@ class LoggingVm:
     def kernel_log(self) -> str:
         return self._log
 
+    def log_note(self) -> str:
+        return "\n    (its log)"
+
 
 def booted(vm: LoggingVm, study: Study[Any], folder: Path) -> runner.Guest:
     job = plan.Job(study, "6.12", load_profile("emmc"), quick=True)
@@ -305,7 +308,7 @@ def test_a_cell_after_which_the_kernel_complains_is_no_result(
         return
     with pytest.raises(FastsyncError, match="the kernel complained in w, stock: ") as error:
         guest.run_cell(CELL, 0)
-    assert str(error.value).endswith(f": {complaint}")
+    assert str(error.value).endswith(f": \n    {complaint}\n    (its log)")
 
 
 def test_a_guest_has_the_modules_of_its_study_and_of_its_cell(tmp_path: Path) -> None:

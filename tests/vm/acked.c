@@ -2,14 +2,17 @@
 /*
  * What syncs have promised, on a device of which one flush fails.
  *
- *   acked run FOLDER TASKS MS SEED CALLS
+ *   acked run FOLDER TASKS MS SEED WHAT
  *                               TASKS tasks change a file each (w0, w1...) and
- *                               sync it after every change, with "fsync" or
- *                               "both" fsync and fdatasync, until one fails or
- *                               MS have passed. What they do is drawn from SEED,
- *                               as is the flush that fails. Prints JSON: "acked",
- *                               how many syncs returned 0, and "failed", how
- *                               many tasks an error ended
+ *                               sync it after every change, until one fails or
+ *                               MS have passed. WHAT is "fsync"; or "both",
+ *                               fsync and fdatasync; or "modes": every other
+ *                               task changes modes and calls fsync, the rest
+ *                               overwrite, call both, and are not held to
+ *                               anything. What they do is drawn from SEED, as is
+ *                               the flush that fails. Prints JSON: "acked", how
+ *                               many syncs returned 0, and "failed", how many
+ *                               tasks an error ended
  *   acked check FOLDER          the files are there as promised (STATE has that)
  */
 #define _GNU_SOURCE
@@ -29,6 +32,7 @@
 #define BLOCK 4096
 #define FIRST_BLOCKS 4
 #define MOST_TASKS 8
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Of a file. One change is synced before the next, so it is this or the next. */
 struct version {
@@ -41,7 +45,14 @@ struct task {
 	struct version acked, last;
 	unsigned int syncs;
 	int failed;
+	int unchecked;
 };
+
+enum what { FSYNC, BOTH, MODES };
+enum kind { CHMOD, APPEND, OVERWRITE };
+
+/* How often each is drawn. */
+static const enum kind kinds[] = { CHMOD, APPEND, APPEND, OVERWRITE, OVERWRITE, OVERWRITE };
 
 static unsigned long long state;
 
@@ -122,17 +133,16 @@ static void make_file(const char *folder, unsigned int number, struct task *task
 }
 
 /* Change the file; what it is now is known before. False: the system refuses. */
-static int change(int file, struct task *task)
+static int change(int file, struct task *task, enum kind kind)
 {
 	unsigned int block[BLOCK / sizeof(unsigned int)];
 	struct version *last = &task->last;
 
-	switch (draw(6)) {
-	case 0:
+	switch (kind) {
+	case CHMOD:
 		last->mode = 0600 + draw(64);
 		return !fchmod(file, last->mode);
-	case 1:
-	case 2:
+	case APPEND:
 		fill(block, last->size / BLOCK);
 		last->size += BLOCK;
 		return pwrite(file, block, BLOCK, last->size - BLOCK) == BLOCK;
@@ -143,19 +153,19 @@ static int change(int file, struct task *task)
 }
 
 static void work(const char *folder, unsigned int number, struct task *task,
-		 long long end_ms, int both)
+		 long long end_ms, enum what what)
 {
 	int file = open_file(folder, number, O_RDWR);
-	int mode_changed;
 
 	while (now_ms() < end_ms) {
-		unsigned int mode = task->last.mode;
+		enum kind kind = kinds[draw(ARRAY_SIZE(kinds))];
 
-		if (!change(file, task))
+		if (what == MODES)
+			kind = task->unchecked ? OVERWRITE : CHMOD;
+		if (!change(file, task, kind))
 			break;
 		/* fdatasync() promises nothing of the mode. */
-		mode_changed = task->last.mode != mode;
-		if (both && !mode_changed && draw(2) ? fdatasync(file) : fsync(file))
+		if (what != FSYNC && kind != CHMOD && draw(2) ? fdatasync(file) : fsync(file))
 			break;
 		task->acked = task->last;
 		task->syncs++;
@@ -165,21 +175,23 @@ static void work(const char *folder, unsigned int number, struct task *task,
 }
 
 static void run(const char *folder, unsigned int count, long long ms,
-		unsigned long long seed, int both)
+		unsigned long long seed, enum what what)
 {
 	struct task *tasks = open_state(O_RDWR | O_CREAT);
 	unsigned int acked = 0, failed = 0;
 
 	memset(tasks, 0, MOST_TASKS * sizeof(*tasks));
-	for (unsigned int i = 0; i < count; i++)
+	for (unsigned int i = 0; i < count; i++) {
 		make_file(folder, i, &tasks[i]);
+		tasks[i].unchecked = what == MODES && i % 2;
+	}
 	sync();
 	state = seed * 0x9e3779b97f4a7c15ULL + 1;
 	set_parameter("fail_from", 1 + draw(20));
 	for (unsigned int i = 0; i < count; i++) {
 		state += draw(1000);
 		if (!fork())
-			work(folder, i, &tasks[i], now_ms() + ms, both);
+			work(folder, i, &tasks[i], now_ms() + ms, what);
 	}
 	while (wait(NULL) > 0)
 		;
@@ -219,15 +231,18 @@ int main(int argc, char **argv)
 {
 	if (argc == 7 && !strcmp(argv[1], "run")) {
 		need(atoi(argv[3]) <= MOST_TASKS, "TASKS");
-		run(argv[2], atoi(argv[3]), atoll(argv[4]), strtoull(argv[5], NULL, 10),
-		    !strcmp(argv[6], "both"));
+		enum what what = !strcmp(argv[6], "both") ? BOTH :
+			!strcmp(argv[6], "modes") ? MODES : FSYNC;
+
+		run(argv[2], atoi(argv[3]), atoll(argv[4]), strtoull(argv[5], NULL, 10), what);
 	} else if (argc == 3 && !strcmp(argv[1], "check")) {
 		struct task *tasks = open_state(O_RDWR);
 
 		for (unsigned int i = 0; i < MOST_TASKS && tasks[i].acked.mode; i++)
-			check_file(argv[2], i, &tasks[i]);
+			if (!tasks[i].unchecked)
+				check_file(argv[2], i, &tasks[i]);
 	} else {
-		errx(2, "usage: acked run FOLDER TASKS MS SEED CALLS | acked check FOLDER");
+		errx(2, "usage: acked run FOLDER TASKS MS SEED WHAT | acked check FOLDER");
 	}
 	return 0;
 }

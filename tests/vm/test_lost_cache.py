@@ -182,7 +182,7 @@ def test_the_tail_does_not_pass_data_behind_a_failed_flush(losing_slowly: GuestF
 
 @pytest.mark.usefixtures("bursts")
 def test_a_failed_flush_of_zeroed_inode_tables_is_told(losing: GuestFs) -> None:
-    """It comes within 5 s of a mount, before the log is settled, and takes data that is in place."""
+    """It comes within 5 s of a mount, before the log is settled, and takes data in place."""
     losing.mkfs("-g 2048 -E lazy_itable_init=1")
     losing.mount(f"noatime,{eagerfs.OPTIONS}")
     eagerfs.run(
