@@ -63,8 +63,8 @@
  *   locked, and decided before the one after it can be locked.
  * - A flush covers a mark if it began later, has ended well with all before it,
  *   and no other has failed since. One that has failed, and whose task has not said
- *   so yet, is met when the burst's own flush has ended. Where the data may be yet to be written when
- *   the mark is made, none covers it.
+ *   so yet, is met when the burst's own flush has ended. Where the data may be yet to
+ *   be written when the mark is made, none covers it.
  * - On a device without a volatile cache every mark counts as covered. The block
  *   layer drops flushes there, so jbd2's barriers make durable what has been written
  *   when the record is sent. What a mark is about has been: its handle comes behind

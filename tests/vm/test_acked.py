@@ -23,8 +23,8 @@ TASKS = 4
 MS_OF_A_ROUND = 1500
 ROUNDS = 8
 EAGER = "eager_sync,commit=300"
-# What is mounted, and what tasks do. Without bursts a failed fdatasync is its caller's alone; what it
-# takes of data is lost to others, too, as on stock.
+# What is mounted, and what tasks do. Without bursts a failed fdatasync is its caller's alone, as on
+# stock: nobody else learns which data it took.
 CASES = {
     "truncate": (MODES["truncate"], "fsync"),
     "defer": (MODES["defer"], "fsync"),
