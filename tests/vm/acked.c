@@ -6,7 +6,8 @@
  *                               TASKS tasks change a file each (w0, w1...) and
  *                               sync it after every change, until one fails or
  *                               MS have passed. WHAT is "fsync"; or "both",
- *                               fsync and fdatasync; or "modes": every other
+ *                               fsync and fdatasync; or "overwrites" of a block
+ *                               alone, and both; or "modes": every other
  *                               task changes modes and calls fsync, the rest
  *                               overwrite, call both, and are not held to
  *                               anything. What they do is drawn from SEED, as is
@@ -48,11 +49,13 @@ struct task {
 	int unchecked;
 };
 
-enum what { FSYNC, BOTH, MODES };
+enum what { FSYNC, BOTH, OVERWRITES, MODES };
 enum kind { CHMOD, APPEND, OVERWRITE };
 
 /* How often each is drawn. */
 static const enum kind kinds[] = { CHMOD, APPEND, APPEND, OVERWRITE, OVERWRITE, OVERWRITE };
+
+static const char *const whats[] = { "fsync", "both", "overwrites", "modes" };
 
 static unsigned long long state;
 
@@ -160,8 +163,10 @@ static void work(const char *folder, unsigned int number, struct task *task,
 	while (now_ms() < end_ms) {
 		enum kind kind = kinds[draw(ARRAY_SIZE(kinds))];
 
-		if (what == MODES)
-			kind = task->unchecked ? OVERWRITE : CHMOD;
+		if (what == OVERWRITES || task->unchecked)
+			kind = OVERWRITE;
+		else if (what == MODES)
+			kind = CHMOD;
 		if (!change(file, task, kind))
 			break;
 		/* fdatasync() promises nothing of the mode. */
@@ -231,9 +236,11 @@ int main(int argc, char **argv)
 {
 	if (argc == 7 && !strcmp(argv[1], "run")) {
 		need(atoi(argv[3]) <= MOST_TASKS, "TASKS");
-		enum what what = !strcmp(argv[6], "both") ? BOTH :
-			!strcmp(argv[6], "modes") ? MODES : FSYNC;
+		enum what what = 0;
 
+		while (what < ARRAY_SIZE(whats) && strcmp(argv[6], whats[what]))
+			what++;
+		need(what < ARRAY_SIZE(whats), "WHAT");
 		run(argv[2], atoi(argv[3]), atoll(argv[4]), strtoull(argv[5], NULL, 10), what);
 	} else if (argc == 3 && !strcmp(argv[1], "check")) {
 		struct task *tasks = open_state(O_RDWR);

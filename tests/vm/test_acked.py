@@ -31,6 +31,7 @@ CASES = {
     "carried": ("mtime_update=5,mtime_mode=defer,commit=300", "modes"),
     "eager": (EAGER, "both"),
     "defer+eager": (f"{MODES['defer']},eager_sync", "both"),
+    "in place": (f"{MODES['defer']},eager_sync", "overwrites"),
 }
 
 
@@ -69,7 +70,7 @@ def acked_and_failed(fs: GuestFs, program: str, options: str, what: str, seed: i
 def test_what_was_acked_is_there(
     vm: Vm, fsops: str, tree: KernelTree, flashdev: Path, tmp_path: Path, mode: str
 ) -> None:
-    if "eager" in mode and not has_bursts(tree):
+    if "eager_sync" in CASES[mode][0] and not has_bursts(tree):
         pytest.skip(f"no eager_sync for {tree.series}")
     program = vm.stage(compile_program("acked", tmp_path))
     modules = build_modules(tree, fault=DELAYS)
