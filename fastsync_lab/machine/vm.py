@@ -248,11 +248,12 @@ class Vm:
         self.kill()
         STOP.check()  # which ended it
         said = self._console.text(self._console_start) if self._console else ""
-        return FastsyncError(f"{what}; its console said: {said_by_kernel(said)}{self.log_note()}")
+        return FastsyncError(f"{what}; its console said: {self.said(said)}")
 
-    def log_note(self) -> str:
-        """Where the whole of its console is, as the last line of a message."""
-        return f"\n    (all of its console: {self._console.path})" if self._console else ""
+    def said(self, log: str) -> str:
+        """What its kernel complains of in a log, for a message, and where the whole console is."""
+        note = f"\n    (all of its console: {self._console.path})" if self._console else ""
+        return said_by_kernel(log) + note
 
     def _request(self, channel: Channel, verb: str, script: str, limit: Limit, what: str) -> None:
         exports = "".join(
@@ -295,7 +296,7 @@ class Vm:
         said = of_script(log, int(number or 0) - 1)
         if not (anyway or complaints(said)):
             return ""
-        return f"the kernel said: {said_by_kernel(said)}{self.log_note()}"
+        return f"the kernel said: {self.said(said)}"
 
     def run_attached(self, command: Sequence[str], *, timeout_s: float = math.inf) -> int:
         """Run a command in the guest on this process's stdin, stdout and stderr; its exit status.

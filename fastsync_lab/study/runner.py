@@ -19,7 +19,7 @@ from fastsync_lab.host.paths import write_json
 from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import root_image
-from fastsync_lab.machine.kernel_log import check_kernel_log, said_by_kernel
+from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.machine.trace import (
     UNSORTED,
@@ -136,8 +136,7 @@ class Guest:
         done = vm.run(bash, timeout_s=study.limit_s)
         log = vm.kernel_log()
         if check_kernel_log(log):
-            said = f"{said_by_kernel(log)}{vm.log_note()}"
-            raise FastsyncError(f"the kernel complained in {cell.name}: {said}")
+            raise FastsyncError(f"the kernel complained in {cell.name}: {vm.said(log)}")
         return measure(study, cell, sections(done.stdout), take(vm.out_dir / "trace"))
 
 

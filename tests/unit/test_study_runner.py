@@ -12,6 +12,7 @@ import pytest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.progress import Tally, silent
 from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.kernel_log import said_by_kernel
 from fastsync_lab.machine.trace import DATA, UNSORTED
 from fastsync_lab.machine.vm import GuestResult
 from fastsync_lab.studies import qasio, studies
@@ -282,8 +283,8 @@ class LoggingVm:
     def kernel_log(self) -> str:
         return self._log
 
-    def log_note(self) -> str:
-        return "\n    (its log)"
+    def said(self, log: str) -> str:
+        return said_by_kernel(log) + "\n    (its log)"
 
 
 def booted(vm: LoggingVm, study: Study[Any], folder: Path) -> runner.Guest:

@@ -19,13 +19,13 @@ from tests.vm.guestfs import CRASH, MNT, MS, GuestFs
 from tests.vm.test_stress import check_rounds, stress_on
 
 DELAYS = repo_root() / "tests" / "delays.patch"
+DELAY_SEED = "/sys/module/jbd2/parameters/delay_seed"  # 0: none
 INTERVAL_MS = 20
 DEFER = f"mtime_update={INTERVAL_MS},mtime_mode=defer"
 
 
 def seed_delays(vm: Vm, seed: int) -> None:
-    """0: none."""
-    vm.run(f"echo {seed} >/sys/module/jbd2/parameters/delay_seed")
+    vm.run(f"echo {seed} >{DELAY_SEED}")
 
 
 @pytest.fixture(scope="module")
