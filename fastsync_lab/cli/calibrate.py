@@ -1,27 +1,28 @@
 """The command `calibrate`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 
 from fastsync_lab.cli.options import KernelOption, MipsOption, check_kernel, shown, starting
 from fastsync_lab.host import needs
-from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.errors import UsageError, check_names
 from fastsync_lab.host.progress import progress
 from fastsync_lab.machine.processor import DEFAULT_MIPS, check_mips, processor_names
-from fastsync_lab.study import calibration
-from fastsync_lab.study.grid import Grid
+from fastsync_lab.study import calibration, latencies
+from fastsync_lab.study.grid import Grid, Part
 
 WIDTH = 220  # of the terminal, at least: a row of flags is long
 
 
-def print_parts(result: calibration.Result) -> None:
+def print_parts(parts: Sequence[Part]) -> None:
     """Show a calibration on the terminal."""
     from rich.console import Console
     from rich.table import Table
 
     out = Console(highlight=False, markup=False, soft_wrap=True, width=WIDTH)
-    for part in calibration.parts(result):
+    for part in parts:
         if isinstance(part, Grid):
             table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
             for index, head in enumerate(part.head):
@@ -43,6 +44,10 @@ def calibrate(
             autocompletion=starting(processor_names()),
         ),
     ] = None,
+    devices: Annotated[
+        bool,
+        typer.Option("--devices", help="Each device against its model, not the processor."),
+    ] = False,
     kernel: KernelOption = "6.12",
     mips: MipsOption = DEFAULT_MIPS,
 ) -> None:
@@ -52,14 +57,25 @@ def calibrate(
     is said, by the root of the mean square of the logarithms of all ratios. What is measured of
     all of them at the guests' own speed is kept in results/ and written into docs/device-model.md,
     which has the details. An interrupted run goes on where it stopped.
+
+    With --devices, each kind of request to each modelled device is held against its model, at the
+    guests' own speed; it takes half a minute, and goes into the same document.
     """
     check_kernel(kernel, stock=True)
     check_mips(mips)
     names = list(dict.fromkeys(processor or processor_names()))
     check_names("processor", names, processor_names())
+    if devices and (processor or mips != DEFAULT_MIPS):
+        raise UsageError("--devices is at the guests' own speed: without --processor and --mips")
     needs.check_programs(needs.BUILD, needs.GUEST)
+    if devices:
+        with progress() as report:
+            measured = latencies.measure(kernel, report)
+        print_parts(latencies.parts(measured))
+        print(f"kept in {shown(latencies.path())}")
+        return
     with progress() as report:
         result = calibration.calibrate(kernel, mips, names, report)
-    print_parts(result)
+    print_parts(calibration.parts(result))
     if names == processor_names() and mips == DEFAULT_MIPS:
         print(f"kept in {shown(calibration.path())}")

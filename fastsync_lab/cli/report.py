@@ -10,7 +10,7 @@ from fastsync_lab.crash import summary as crash
 from fastsync_lab.faults import summary as faults
 from fastsync_lab.host.paths import build_dir, write_whole
 from fastsync_lab.host.progress import Report, silent
-from fastsync_lab.study import calibration
+from fastsync_lab.study import calibration, latencies
 from fastsync_lab.study.chapters import Section, absent, sections
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.html import document, element, inline, parts_of
@@ -80,6 +80,14 @@ WALKS = (
         load=calibration.load,
         parts=calibration.parts,
         write=calibration.write_calibration,
+    ),
+    Walk(
+        name="devices",
+        title="The modelled devices",
+        command="./fastsync calibrate --devices",
+        load=latencies.load,
+        parts=latencies.parts,
+        write=latencies.write_latencies,
     ),
 )
 

@@ -176,7 +176,8 @@ def test_the_tables_have_host_and_guest_beside_each_other() -> None:
 
 
 def test_the_terminal_shows_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    command.print_parts(result(guest("far", times(2, read=4)), guest("near", times(8, read=1.5))))
+    found = result(guest("far", times(2, read=4)), guest("near", times(8, read=1.5)))
+    command.print_parts(calibration.parts(found))
     shown = capsys.readouterr().out
     assert "The nearest is near" in shown and "max,-far a=1" in shown and "1.69" in shown
 

@@ -1,26 +1,20 @@
-"""kernel/flashdev in virtual time: each latency of each profile, the queue's depth, the data.
+"""kernel/flashdev in virtual time: each latency of each profile, the queue's depth, the data."""
 
-Latencies are taken from the block layer's trace events, from block_rq_issue to block_rq_complete.
-"""
-
-import re
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host import shell
-from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile, profile_names
+from fastsync_lab.host.progress import silent
+from fastsync_lab.machine.device import load_profile, profile_names
 from fastsync_lab.machine.vm import Vm
+from fastsync_lab.study.latencies import COUNT, PHASES, PROGRAM, Probe
 from tests.vm.conftest import IN_TIME
 
 pytestmark = IN_TIME
 
 TOLERANCE = 0.05
-COUNT = 24
-CAPACITY_MIB = 64
 # What a call costs in the kernel beside the device, at 500 million instructions a second: for each
 # request, and for each 4 KiB page to pin.
 MAX_REQUEST_NS = 50_000
@@ -28,99 +22,11 @@ MAX_PAGE_NS = 2_000
 # From the end of a request to the start of the next, where the device holds one at a time.
 MAX_DISPATCH_NS = 30_000
 
-# Phase of blkprobe: what the trace calls its requests, the kind in the model, bytes.
-PHASES: dict[str, tuple[str, RequestKind, int]] = {
-    "read4k": ("R", "read", 4096),
-    "read128k": ("R", "read", 131072),
-    "write4k": ("W", "write", 4096),
-    "write128k": ("W", "write", 131072),
-    "random4k": ("W", "random-write", 4096),
-    "fua4k": ("WF", "fua-write", 4096),
-    "flush": ("FF", "flush", 0),
-    "discard": ("D", "discard", 65536),
-}
-TRACE_LINE = re.compile(
-    r"\s(?P<ns>\d+): (?:block_rq_(?P<event>issue|complete): \S+ (?P<rwbs>[A-Z]+) "
-    r"(?:\d+ )?\(.*?\) (?P<sector>\d+) \+ \d+|tracing_mark_write: probe (?P<phase>\S+))"
-)
-
-
-@dataclass
-class PhaseTrace:
-    """The requests of one phase: kind and ns of each, most in flight, ns from first to last."""
-
-    latencies: list[tuple[str, int]] = field(default_factory=list)
-    most_in_flight: int = 0
-    begin_ns: int = 0
-    end_ns: int = 0
-
-    def of(self, rwbs: str) -> list[int]:
-        """Latencies in ns of the requests of a kind, the flag S (sync) left out."""
-        return [ns for kind, ns in self.latencies if kind.replace("S", "") == rwbs]
-
-
-def parse_trace(text: str) -> dict[str, PhaseTrace]:
-    """The phases of a blkprobe run from the text of a trace with the x86-tsc clock.
-
-    In virtual time QEMU's TSC counts ns. A flush has no sector, so it is known by its kind.
-    """
-    phases: dict[str, PhaseTrace] = {}
-    phase = PhaseTrace()
-    issued: dict[tuple[str, str], int] = {}
-    for match in TRACE_LINE.finditer(text):
-        now_ns = int(match["ns"])
-        if match["phase"]:
-            phase = PhaseTrace()
-            phases[match["phase"]] = phase
-            continue
-        rwbs = match["rwbs"]
-        key = (rwbs, "" if rwbs == "FF" else match["sector"])
-        if match["event"] == "issue":
-            issued[key] = now_ns
-            phase.begin_ns = phase.begin_ns or now_ns
-            phase.most_in_flight = max(phase.most_in_flight, len(issued))
-        elif key in issued:
-            phase.latencies.append((rwbs, now_ns - issued.pop(key)))
-            phase.end_ns = now_ns
-    return phases
-
-
-@dataclass(frozen=True)
-class Probe:
-    """blkprobe in the guest, and the device it probes."""
-
-    vm: Vm
-    program: str
-    flashdev: Path
-
-    def load(self, profile: DeviceProfile) -> None:
-        self.vm.load_device(profile, self.flashdev, capacity_mib=CAPACITY_MIB)
-
-    def run(self, count: int, *phases: str) -> tuple[dict[str, PhaseTrace], dict[str, int]]:
-        """The trace of each phase, and the mean time of its calls in ns."""
-        printed = self.vm.run(
-            "t=/sys/kernel/tracing; mountpoint -q $t || mount -t tracefs tracefs $t || exit\n"
-            "echo 0 >$t/tracing_on; echo x86-tsc >$t/trace_clock; echo >$t/trace\n"
-            "echo 4096 >$t/buffer_size_kb\n"
-            "for e in issue complete; do echo 1 >$t/events/block/block_rq_$e/enable || exit; done\n"
-            f"echo 1 >$t/tracing_on; {self.program} /dev/flash0 {count} {' '.join(phases)}\n"
-            "status=$?; echo 0 >$t/tracing_on; echo 0 >$t/events/block/enable\n"
-            'cat $t/trace >"$FASTSYNC_OUT/trace"; echo local >$t/trace_clock\n'
-            "exit $status"
-        ).stdout
-        trace = (self.vm.out_dir / "trace").read_text()
-        means = {name: int(ns) for name, ns in map(str.split, printed.splitlines())}
-        return parse_trace(trace), means
-
 
 @pytest.fixture(scope="session")
-def blkprobe(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
+def blkprobe(vm: Vm) -> str:
     """Where the guest finds the blkprobe program."""
-    program = tmp_path_factory.mktemp("blkprobe") / "blkprobe"
-    source = Path(__file__).with_name("blkprobe.c")
-    shell.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static",
-               "-o", str(program), str(source)])  # fmt: skip
-    return vm.stage(program)
+    return vm.stage(PROGRAM.build(silent))
 
 
 @pytest.fixture
@@ -136,21 +42,22 @@ def test_latency(probe: Probe, name: str) -> None:
     profile = load_profile(name)
     probe.load(profile)
     phases, calls = probe.run(COUNT, *PHASES)
-    for phase, (rwbs, kind, size) in PHASES.items():
-        seen = phases[phase]
+    for key, phase in PHASES.items():
+        seen = phases[key]
+        rwbs = phase.rwbs
         if not profile.volatile_cache:
             assert seen.of("FF") == seen.of("WF") == []
-            if kind == "flush":
+            if phase.kind == "flush":
                 continue
             rwbs = rwbs.replace("WF", "W")
         latencies = seen.of(rwbs)
-        expected = profile.service_ns(kind, size)
-        assert len(latencies) == COUNT, (phase, seen)
-        assert statistics.mean(latencies) == pytest.approx(expected, rel=TOLERANCE), phase
-        assert statistics.median(latencies) == pytest.approx(expected, rel=TOLERANCE), phase
-        flush_ns = profile.flush_ns if rwbs == "WF" else 0  # O_DSYNC on a device flushes as well
-        software_ns = MAX_REQUEST_NS * (2 if flush_ns else 1) + MAX_PAGE_NS * (size // 4096)
-        assert 0 <= calls[phase] - expected - flush_ns <= software_ns, phase
+        expected = phase.model_ns(profile)
+        assert len(latencies) == COUNT, (key, seen)
+        assert statistics.mean(latencies) == pytest.approx(expected, rel=TOLERANCE), key
+        assert statistics.median(latencies) == pytest.approx(expected, rel=TOLERANCE), key
+        requests = 2 if rwbs == "WF" else 1  # O_DSYNC on a device flushes as well
+        software_ns = MAX_REQUEST_NS * requests + MAX_PAGE_NS * (phase.size_bytes // 4096)
+        assert 0 <= calls[key] - phase.waits_ns(profile) <= software_ns, key
 
 
 @pytest.mark.parametrize("name", ["emmc", "ufs"])
