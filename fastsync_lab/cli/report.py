@@ -10,7 +10,7 @@ from fastsync_lab.crash import summary as crash
 from fastsync_lab.faults import summary as faults
 from fastsync_lab.host.paths import build_dir, write_whole
 from fastsync_lab.host.progress import Report, silent
-from fastsync_lab.study import calibration, latencies
+from fastsync_lab.study import calibration, latencies, profiles
 from fastsync_lab.study.chapters import Section, absent, sections
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.html import document, element, inline, parts_of
@@ -125,6 +125,7 @@ def write_report(studies: Studies, report: Report = silent) -> Path:
     results = load_full()
     report("writing the documents and their plots")
     write_pages(results, studies)
+    profiles.write_profiles(results)
     for walk in WALKS:
         walk.write()
     report("writing the page of HTML")

@@ -10,7 +10,7 @@ import pytest
 
 from fastsync_lab.cli import report
 from fastsync_lab.studies import studies
-from fastsync_lab.study import chapters, html
+from fastsync_lab.study import chapters, html, profiles
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.store import Result, parse_result
 from tests.unit.study_results import cell, four, overwrite, result
@@ -177,6 +177,7 @@ def test_the_page_lies_in_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(report, "build_dir", lambda: tmp_path / "build")
     monkeypatch.setattr(report, "load_full", lambda: [result(four((1, 2, 2, 2)))])
     monkeypatch.setattr(report, "write_pages", lambda results, _: written.append(results))
+    monkeypatch.setattr(profiles, "write_profiles", written.append)
     path = report.write_report(studies())
-    assert path == tmp_path / "build" / "report.html" and len(written) == 1
+    assert path == tmp_path / "build" / "report.html" and len(written) == 2
     assert path.read_text().startswith("<!DOCTYPE html>")
