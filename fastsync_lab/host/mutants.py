@@ -23,6 +23,7 @@ from fastsync_lab.host.paths import build_dir, repo_root, write_whole
 from fastsync_lab.host.shell import follow, run
 
 LEAST_KILLED = 0.9
+MEMORY_KIB = 4 << 20  # of a run: a mutant that never ends may fill a list
 NOTICED = ("killed", "timeout", "segfault", "caught by type check")
 DOCUMENT = "docs/mutants.md"
 HEAD = f"""# Mutants: does a test notice a change of what judges results?
@@ -166,7 +167,8 @@ def run_mutants(tree: Path, mutants: Sequence[str] = ()) -> None:
 
     Raises FastsyncError when it fails.
     """
-    script = 'cd "$1" && shift && exec "$0" -m mutmut run --max-children 1 "$@"'
+    limited = f"ulimit -v {MEMORY_KIB} && exec"
+    script = f'cd "$1" && shift && {limited} "$0" -m mutmut run --max-children 1 "$@"'
     argv = ["sh", "-c", script, sys.executable, str(tree), *mutants]
     if follow(argv, lambda line: print(line, end="", flush=True)) != 0:
         raise FastsyncError("mutmut failed")

@@ -6,7 +6,7 @@ import pytest
 
 from fastsync_lab.crash.extfs import Tree
 from fastsync_lab.crash.model import Promise
-from fastsync_lab.crash.nodes import Shift, Version
+from fastsync_lab.crash.nodes import Node, Shift, Version, resize
 from fastsync_lab.crash.oracle import Oracle
 from fastsync_lab.crash.trace import Op
 from tests.unit.test_crash_oracle import MS, START, file, judge, trace, written
@@ -128,6 +128,31 @@ def test_write_that_is_linked_to_an_fsync_promises_itself_and_all_before(call: s
     assert judge(ops, {"f": file(12, both, stamp=at(3), mode=0o100600)}, 4) == []
     assert judge(ops, {"f": file(12, both, stamp=at(3))}, 4) != []
     assert judge(ops, {"f": file(12, both[:BLOCK], stamp=at(3), mode=0o100600)}, 4) != []
+
+
+def test_what_a_truncation_has_cut_off_does_not_come_back() -> None:
+    """The file's size is one that a later write gave it; what is before the cut may be old."""
+    lines = ["write f 0 1024", "write f 0 1024", "truncate f 512", "write f 1024 512"]
+    ops = trace("create f", *lines)
+    kept, behind = written(1, 512), written(4, 512, 2)
+    assert contents_problems(ops, kept + bytes(512) + behind, 5, at(4)) == []
+    assert contents_problems(ops, kept + written(2, 512, 1) + behind, 5, at(4)) != []
+
+
+def test_truncation_to_the_same_size_cuts_nothing_off() -> None:
+    op, node = trace("create f", "truncate f 700")[1], Node(12, "file", 0)
+    node.add("size", op, (700, 700))
+    before = dict(node.sectors)
+    resize(op, node, 700)
+    assert (node.sectors, node.shrinks) == (before, [])
+    resize(op, node, 600)
+    assert [size for _, size in node.shrinks] == [600]
+
+
+def test_what_changes_stamps_alone_to_the_oracle() -> None:
+    ops = trace("create f", "mspill f 700 3000", "fill f 512", "fsync f")
+    assert contents_problems(ops, b"", 4, at(2)) == []
+    assert contents_problems(ops, b"", 4, at(0)) != []
 
 
 # --- promises ------------------------------------------------------------------------------------

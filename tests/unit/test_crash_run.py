@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import write_sparse
 from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
-from fastsync_lab.crash.workloads import workload_names
+from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import KernelTree
@@ -80,6 +81,23 @@ def test_reproduction_is_a_command_of_the_program() -> None:
         kernel="6.12", state="17.drop2",
     )  # fmt: skip
     assert again.cases == (CASE,)
+
+
+def test_command_names_what_is_not_as_by_itself() -> None:
+    assert CASE.command("0.none") == (
+        "./fastsync crash overwrite --mode defer --journal ordered --seed 1 --state 0.none"
+    )
+    assert Case("mmap", "off", "quota", 20, 3, 4).command("1.none") == (
+        "./fastsync crash mmap --mode off --journal quota --seed 3 --interval 20 --delays 4 "
+        "--state 1.none"
+    )
+
+
+def test_script_is_of_workload_seed_and_states() -> None:
+    for states in (20, 200):
+        for case in (Case("mariadb-direct", "defer", "ordered", seed=2), CASE):
+            script = Request((case,), states).script(case)
+            assert script == make_script(case.workload, case.seed, states)
 
 
 def test_delays_are_of_the_case() -> None:
@@ -174,6 +192,39 @@ def test_shortest_failure_is_shown() -> None:
     assert summary.failure_lines(outcome()) == []
 
 
+def test_five_problems_of_a_failure_are_shown() -> None:
+    many = replace(FAILURE, problems=tuple(f"problem {number}" for number in range(7)))
+    assert summary.failure_lines(outcome(CASE, many)) == [
+        "FAILED: 1 of 260 states of overwrite-defer-ordered-100-1; "
+        "the first after 9 calls that returned:",
+        *(f"    problem {number}" for number in range(5)),
+        f"  again: {FAILURE.command}",
+        "  image: build/x.img",
+    ]
+
+
+def test_outcomes_on_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    head = (
+        "workload   mode   journal  operations  cuts  states  cut again  failures  seconds",
+        "overwrite  defer  ordered          40    30     200         60         0       12",
+    )
+    summary.print_outcomes([outcome()])
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [*head]
+    failed = outcome(Case("mmap", "off", "quota"), FAILURE)
+    summary.print_outcomes([outcome(), failed])
+    shown = capsys.readouterr().out
+    assert shown.endswith("\n")
+    assert [line.rstrip() for line in shown.splitlines()] == [
+        *head,
+        "mmap       off    quota            40    30     200         60         1       12",
+        "together                           80    60     400        120         1       25",
+        *summary.failure_lines(failed),
+    ]
+
+
 @pytest.fixture
 def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     monkeypatch.setattr(summary, "results_dir", lambda: tmp_path)
@@ -240,6 +291,80 @@ def test_other_judges_begin_anew(builds: Builds, monkeypatch: pytest.MonkeyPatch
     assert summary.keeper("x", request, builds).parts == []
 
 
+def test_digest_is_of_what_runs_and_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, programs = tmp_path / "code", tmp_path / "programs"
+    for folder in (code, programs):
+        folder.mkdir()
+    for file in ("oracle.py", "summary.py", "table.py"):
+        (code / file).write_text(file)
+    for file in ("crashops.c", "cpubench.c"):
+        (programs / file).write_text(file)
+    monkeypatch.setattr(summary, "__file__", str(code / "summary.py"))
+    monkeypatch.setattr(summary, "programs_source", lambda: programs)
+    before = summary.explorer_digest()
+    assert len(before) == 16
+    for shown in (code / "table.py", code / "summary.py", programs / "cpubench.c"):
+        shown.write_text("changed")
+        assert summary.explorer_digest() == before
+    seen = {before}
+    for deciding in (code / "oracle.py", programs / "crashops.c"):
+        deciding.write_text("changed")
+        seen.add(summary.explorer_digest())
+    (code / "oracle.py").rename(code / "other.py")
+    assert len(seen | {summary.explorer_digest()}) == 4
+
+
+def test_results_go_into_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(summary, "write_blocks", lambda *arguments: written.append(arguments))
+    summary.write_crash()
+    assert written == [("crash", summary.parts, summary.sentence)]
+
+
+def test_a_result_says_what_it_is_of(builds: Builds) -> None:
+    result = summary.result_of(Request((CASE,)), [outcome()], builds)
+    assert result["modules"] == "fastsync"
+    assert datetime.fromisoformat(result["date"]).utcoffset() == timedelta(0)
+
+
+def test_the_whole_block(builds: Builds) -> None:
+    other = replace(FAILURE, problems=("f: size is 0",))
+    outcomes = [
+        outcome(),
+        outcome(Case("append", "off", "ordered", seed=2), FAILURE),
+        outcome(Case("append", "off", "1k-blocks"), FAILURE, other),
+        outcome(Case("append", "stock", "1k-blocks"), FAILURE),
+    ]
+    result = summary.result_of(Request(tuple(one.case for one in outcomes)), outcomes, builds)
+    result["date"] = "2026-11-25T05:22:06+00:00"
+    assert (
+        in_markdown(summary.parts(result))
+        == f"""\
+Kernel 6.12.1, modules {result["modules_sha256"]}, seed 1, 2, 2026-11-25; modes defer, off.
+
+| workload | operations | cuts | states | cut again | failures | seconds |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+| overwrite | 40 | 30 | 200 | 60 | 0 | 12 |
+| append | 80 | 60 | 400 | 120 | 2 | 25 |
+| together | 120 | 90 | 600 | 180 | 2 | 38 |
+
+| kind | workloads | operations | cuts | states | cut again | failures | seconds |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| ordered | 2 | 80 | 60 | 400 | 120 | 1 | 25 |
+| 1k-blocks | 1 | 40 | 30 | 200 | 60 | 1 | 12 |
+
+| 1k-blocks | workloads | states | failures | not on stock |
+| --- | ---: | ---: | ---: | ---: |
+| off | 1 | 260 | 2 | 1 |
+| stock | 1 | 260 | 1 | 0 |"""
+    )
+    assert summary.sentence(result) == (
+        "Linux 6.12.1: 3 cases (a workload in a mode on a kind of file system), 120 operations, "
+        "power cut at 90 places, 780 states recovered and judged: 2 failures, and 1 that stock has "
+        "in the same place."
+    )
+
+
 def test_markdown_adds_up(builds: Builds) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
@@ -279,6 +404,9 @@ def test_the_sentence_names_what_it_does_not_count(builds: Builds) -> None:
         f"{text} Not counted are the 1 cases of mode off with fast_commit, where ext4 is left as "
         "it is: of their 260 states 3 fail, 2 of them where stock's own recordings do not."
     )
+    outcomes.append(outcome(Case("mmap", "eager", "fast_commit")))
+    text = summary.sentence(summary.result_of(request, outcomes, builds))
+    assert "the 2 cases of mode off with fast_commit, eager with fast_commit, where" in text
 
 
 def test_block_is_replaced() -> None:

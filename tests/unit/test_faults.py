@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash.builds import Builds
-from fastsync_lab.faults import summary
+from fastsync_lab.faults import layout, summary
 from fastsync_lab.faults.command import cases_of, result_name
 from fastsync_lab.faults.compare import (
     SAME_CALL,
@@ -36,6 +36,7 @@ from fastsync_lab.faults.workloads import FIRST_MARK, make_script, workload_name
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.shell import Completed
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.grid import in_markdown
 
@@ -53,14 +54,49 @@ RECORD_FUA = Sent("WFSM", 688, 8, 9)
         (Sent("FF", 0, 0, 9), RECORD_FUA, COMMIT_FLUSH),
         (Sent("FF", 0, 0, 9), Sent("WSM", 688, 8, 9), SYNC_FLUSH),
         (Sent("FF", 0, 0, 9), None, SYNC_FLUSH),
+        (Sent("FF", 0, 0, 9), Sent("RFSM", 688, 8, 9), SYNC_FLUSH),
         (Sent("WFSM", 600, 8, 9), None, JOURNAL_SUPER),
         (Sent("WM", 40, 8, 9), None, METADATA),
+        # They may begin within a block.
+        (Sent("WM", 44, 4, 9), None, METADATA),
+        (Sent("WSM", 692, 8, 9), None, RECORD),
         (Sent("WFSM", 0, 8, 9), None, SUPER),
         (Sent("RM", 40, 8, 9), None, READ),
     ],
 )
 def test_kind(request_sent: Sent, following: Sent | None, kind: str) -> None:
     assert LAYOUT.kind(request_sent, following) == kind
+
+
+DUMPE2FS = """\
+Group 0: (Blocks 0-32767)
+  Primary superblock at 0, Group descriptors at 1-1
+  Reserved GDT blocks at 2-4
+  Block bitmap at 5 (+5), csum 0x1
+  Inode bitmap at 6 (+6), csum 0x2
+  Inode table at 8-9 (+8)
+"""
+
+
+def fake_tools(monkeypatch: pytest.MonkeyPatch, blocks: dict[int, str]) -> None:
+    """dumpe2fs and debugfs as they answer for the image "fs"; the blocks of inodes."""
+    answers: dict[tuple[str, ...], str] = {("/sbin/dumpe2fs", "fs"): DUMPE2FS}
+    for ino, text in blocks.items():
+        answers["/sbin/debugfs", "-R", f"blocks <{ino}>", "fs"] = text
+    monkeypatch.setattr(layout, "run", lambda argv: Completed(0, answers[tuple(argv)], ""))
+
+
+def test_layout_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = {8: "20 21 22 23 \n", 2: "10 \n", 7: "0 3 11 \n", 11: "12 13 \n"}
+    fake_tools(monkeypatch, blocks)
+    found = layout.read_layout(Path("fs"))
+    assert found == Layout(
+        frozenset({20, 21, 22, 23}), 20, frozenset({1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13})
+    )
+    fake_tools(monkeypatch, {**blocks, 8: "20 21 23 24 \n"})
+    problem = "^the journal is not in one piece: its requests cannot be told apart$"
+    with pytest.raises(FastsyncError, match=problem):
+        layout.read_layout(Path("fs"))
 
 
 TRACE = """\

@@ -9,6 +9,7 @@ from fastsync_lab.machine.kernel_log import (
     SHOWN_LINES,
     check_kernel_log,
     complaints,
+    is_emulators_fault,
     of_script,
     said_by_kernel,
     without_notes,
@@ -148,3 +149,9 @@ def test_a_log_is_judged_line_by_line() -> None:
     log = f"{BAD_LINES[3]}\n{CLEAN_LOG}{BAD_LINES[4]}\n"
     assert check_kernel_log(log) == [BAD_LINES[3], BAD_LINES[4]]
     assert check_kernel_log("") == []
+
+
+def test_what_qemu_made_of_the_code_is_told_from_the_code() -> None:
+    assert is_emulators_fault("[    9.1] int3: 0000 [#1] PREEMPT SMP NOPTI\n")
+    assert not is_emulators_fault("[    9.1] Oops: 0000 [#1] PREEMPT SMP\n")
+    assert not is_emulators_fault("")

@@ -173,11 +173,13 @@ def test_what_has_no_base_is_left_out_and_the_rest_is_judged() -> None:
     assert [(one.device, one.figure) for one in judge({"e": [SPEED]}, lines)] == [("ufs", 2.0)]
 
 
-def test_of_several_bases_the_least_counts() -> None:
+def test_of_several_bases_the_least_counts_or_the_greatest() -> None:
     others = replace(SPEED, over=Where(schedulers=("a", "b")), where=Where(schedulers=("own",)))
     lines = [fast(4.0, scheduler=name) for name in ("own", "c")]
     lines += [fast(speed, scheduler=name) for speed, name in ((16.0, "a"), (8.0, "b"))]
     assert [one.figure for one in judge({"e": [others]}, lines)] == [0.5]
+    best = replace(others, greatest=True)
+    assert [one.figure for one in judge({"e": [best]}, lines)] == [0.25]
 
 
 def test_a_control_is_of_the_same_file_system() -> None:

@@ -90,6 +90,39 @@ def test_phase_without_its_marks_is_an_error() -> None:
         parse_trace(TRACE).phase("insert")
 
 
+def test_phase_needs_both_marks_and_has_what_was_issued_at_them() -> None:
+    lines = TRACE.splitlines()
+    for without in (3, 12):
+        assert "tracing_mark_write" in lines[without]
+        with pytest.raises(FastsyncError, match="no begin and end of phase 'overwrite'"):
+            parse_trace("\n".join([*lines[:without], *lines[without + 1 :]])).phase("overwrite")
+    at_marks = TRACE.replace("10.000100", "10.000001").replace("10.001310", "10.004000")
+    assert len(parse_trace(at_marks).phase("overwrite")) == 4
+
+
+def test_requests_in_flight_are_told_apart() -> None:
+    """By their sectors; a flush has none, and another command without any is no flush."""
+    issue, complete = "block_rq_issue: 259,0", "block_rq_complete: 259,0"
+    events = [
+        f"10.999990: {issue} WS 4096 () 8 + 8 none,0,0 [a]",
+        f"10.999991: {issue} WS 4096 () 64 + 8 none,0,0 [a]",
+        f"10.999992: {issue} FF 0 () 0 + 0 none,0,0 [a]",
+        "10.999993: block_plug: [a]",
+        f"10.999994: {issue} N 0 () 0 + 0 none,0,0 [a]",
+        f"11.000004: {complete} N () 0 + 0 none,0,0 [0]",
+        f"11.000011: {complete} WS () 64 + 8 none,0,0 [0]",
+        f"11.000022: {complete} FF () 18446744073709551615 + 0 none,0,0 [0]",
+        f"11.000030: {complete} WS () 8 + 8 none,0,0 [0]",
+    ]
+    trace = parse_trace("".join(f"a-1 [000] ..... {event}\n" for event in events))
+    assert [(one.rwbs, one.sector, one.service_us) for one in trace.requests] == [
+        ("WS", 8, 40),
+        ("WS", 64, 20),
+        ("FF", 0, 30),
+        ("N", 0, 10),
+    ]
+
+
 def test_a_request_issued_again_before_it_completed_counts_once() -> None:
     lines = TRACE.splitlines()
     again = lines[4].replace("10.000100", "10.000120")
@@ -133,10 +166,17 @@ def test_layout_of_dumpe2fs_and_debugfs() -> None:
 
 
 def test_layout_needs_a_block_size_and_a_journal() -> None:
-    with pytest.raises(FastsyncError, match="no block size"):
+    with pytest.raises(FastsyncError, match=r"^dumpe2fs printed no block size$"):
         parse_layout("", "1", "2")
-    with pytest.raises(FastsyncError, match="no blocks of the journal"):
+    with pytest.raises(
+        FastsyncError, match=r"^debugfs printed no blocks of the journal \(inode 8\)$"
+    ):
         parse_layout(DUMPE2FS, "blocks: File not found by ext2_lookup", "2")
+
+
+def test_extent_behind_which_nothing_is_left_is_none() -> None:
+    first = Extent(0, 16, JOURNAL)
+    assert Layout([first, Extent(8, 16, METADATA)]).extents == (first,)
 
 
 extents = st.lists(
@@ -216,6 +256,13 @@ def test_accounting_of_one_fsync() -> None:
 def test_accounting_of_nothing() -> None:
     result = account([], Layout([]))
     assert (result.bytes, result.sequential_ratio, result.mean_request_kib) == (0, 0.0, 0.0)
+    assert (result.mean_write_us, result.mean_flush_us) == (0.0, 0.0)
+
+
+def test_reads_and_discards_are_of_each_operation() -> None:
+    requests = [Request(0, kind, 0, 8) for kind in ("R", "RS", "R", "D", "DS", "D")]
+    result = account(requests, Layout([])).for_each(2)
+    assert (result["reads"], result["discards"], result["requests"]) == (1.5, 1.5, 0.0)
 
 
 def test_sequential_ratio_counts_bursts_longer_than_128_sectors() -> None:
@@ -225,6 +272,7 @@ def test_sequential_ratio_counts_bursts_longer_than_128_sectors() -> None:
     assert sequential_ratio([*adjacent, (5000, 136), (9000, 64)]) == 272 / 336
     assert sequential_ratio([(0, 129), (500, 1), (501, 128)]) == 1.0
     assert sequential_ratio([(8, 8), (0, 8)] * 20) == 0.0
+    assert sequential_ratio([(0, 128), (500, 8)]) == 0.0
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 200))))
@@ -244,5 +292,5 @@ def test_lost_events_are_added_up() -> None:
     stats = "entries: 10\noverrun: {}\ncommit overrun: 0\ndropped events: 2\nread events: 0\n"
     assert lost_events(stats.format(0).replace("2", "0")) == 0
     assert lost_events(stats.format(5) + stats.format(1)) == 10
-    with pytest.raises(FastsyncError):
+    with pytest.raises(FastsyncError, match=r"^tracefs printed no statistics of its buffer$"):
         lost_events("")
