@@ -31,9 +31,8 @@ from fastsync_lab.machine.processor import (
     spelled,
 )
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.study.documents import write_block
-from fastsync_lab.study.grid import Grid, Part, in_markdown
-from fastsync_lab.study.keeper import Keeper
+from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.keeper import Keeper, read_results, write_tables
 from fastsync_lab.study.programs import plain
 
 FORMAT = 1
@@ -315,7 +314,7 @@ def path() -> Path:
 
 def load() -> list[Result]:
     """The last calibration, if there was one."""
-    return [json.loads(path().read_text())] if path().exists() else []
+    return read_results([path()])
 
 
 def write_calibration() -> None:
@@ -323,5 +322,4 @@ def write_calibration() -> None:
 
     Raises FastsyncError when the document lacks the marks.
     """
-    for result in load():
-        write_block(repo_root() / DOCUMENT, BLOCK, in_markdown(parts(result)))
+    write_tables(repo_root() / DOCUMENT, BLOCK, load(), parts)

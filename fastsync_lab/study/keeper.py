@@ -1,7 +1,7 @@
 """The result files of long runs: kept part by part, and written into two documents when whole."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -65,10 +65,26 @@ def tables_of(
     return [part for result in results for part in parts(result)]
 
 
+def read_results(paths: Iterable[Path]) -> list[Result]:
+    """What is kept in these files, in the order of their names; a file may be missing."""
+    return [json.loads(path.read_text()) for path in sorted(paths) if path.exists()]
+
+
+def write_tables(
+    document: Path, name: str, results: Sequence[Result], parts: Callable[[Result], list[Paragraph]]
+) -> None:
+    """Write what is shown of results, if there are any, into the block `name` of a document.
+
+    Raises FastsyncError when it lacks the marks.
+    """
+    if results:
+        write_block(document, name, in_markdown(tables_of(results, parts)))
+
+
 def whole_results(kind: str) -> list[Result]:
     """The results of whole runs with our modules: results/KIND-SERIES.json."""
-    paths = sorted(results_dir().glob(f"{kind}-*.json"))
-    results = [json.loads(path.read_text()) for path in paths if "quick" not in path.name]
+    paths = results_dir().glob(f"{kind}-*.json")
+    results = read_results(path for path in paths if "quick" not in path.name)
     return [one for one in results if one["complete"] and one["modules"] == "fastsync"]
 
 
@@ -80,7 +96,6 @@ def write_blocks(
     Raises FastsyncError when one of these lacks the marks named `kind`.
     """
     results = whole_results(kind)
-    if not results:
-        return
-    write_block(repo_root() / DOCUMENT, kind, in_markdown(tables_of(results, parts)))
-    write_block(repo_root() / README, kind, "\n\n".join(map(sentence, results)))
+    write_tables(repo_root() / DOCUMENT, kind, results, parts)
+    if results:
+        write_block(repo_root() / README, kind, "\n\n".join(map(sentence, results)))

@@ -5,10 +5,9 @@ latency is taken from the block layer's trace, from block_rq_issue to block_rq_c
 against what the profile says. What a call takes beside that is the kernel's own time.
 """
 
-import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,22 +17,21 @@ from typing import Any
 from fastsync_lab.host.build import build_flashdev
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import upstream_version
-from fastsync_lab.host.paths import repo_root, results_dir, write_whole
+from fastsync_lab.host.paths import repo_root, results_dir, write_json
 from fastsync_lab.host.progress import Finished, Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile
 from fastsync_lab.machine.processor import DEFAULT_MIPS
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.study.contract import FLASH
-from fastsync_lab.study.documents import write_block
-from fastsync_lab.study.grid import Grid, Part, in_markdown
+from fastsync_lab.study.figures import DEVICES
+from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.keeper import read_results, write_tables
 from fastsync_lab.study.programs import plain
 
 FORMAT = 1
 DOCUMENT, BLOCK = "docs/device-model.md", "devices"
 PROGRAM = plain("blkprobe")
 FUNCTIONS = Path(__file__).with_suffix(".sh")
-DEVICES = (*FLASH, "uniform-100us")
 CAPACITY_MIB = 64
 COUNT = 24  # requests of each kind
 Result = Mapping[str, Any]
@@ -150,7 +148,7 @@ def measure(kernel: str, report: Report) -> Result:
     report(f"booting {tree.release}")
     with Vm(VmConfig(tree)) as vm:
         probe = Probe(vm, vm.stage(program), flashdev)
-        devices = [dict(device_of(probe, name, report)) for name in DEVICES]
+        devices = [measure_device(probe, name, report) for name in DEVICES]
     result = {
         "format": FORMAT,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -159,23 +157,25 @@ def measure(kernel: str, report: Report) -> Result:
         "mips": DEFAULT_MIPS,
         "devices": devices,
     }
-    write_whole(path(), json.dumps(result, indent=1) + "\n")
+    write_json(path(), result)
     write_latencies()
     return result
 
 
-def device_of(probe: Probe, name: str, report: Report) -> Iterator[tuple[str, Any]]:
+def measure_device(probe: Probe, name: str, report: Report) -> dict[str, Any]:
     """What was measured of a device: ns of each request, and of a call in the mean, by phase."""
     profile = load_profile(name)
     probe.load(profile)
     seen, calls = probe.run(COUNT, *PHASES)
     there = {key: phase for key, phase in PHASES.items() if phase.is_on(profile)}
-    yield "name", name
-    yield "model_ns", {key: phase.model_ns(profile) for key, phase in there.items()}
-    yield "waits_ns", {key: phase.waits_ns(profile) for key, phase in there.items()}
-    yield "requests_ns", {key: seen[key].of(phase.rwbs) for key, phase in there.items()}
-    yield "call_ns", {key: calls[key] for key in there}
     report(Finished(f"{name}: {len(there)} kinds of requests"))
+    return {
+        "name": name,
+        "model_ns": {key: phase.model_ns(profile) for key, phase in there.items()},
+        "waits_ns": {key: phase.waits_ns(profile) for key, phase in there.items()},
+        "requests_ns": {key: seen[key].of(phase.rwbs) for key, phase in there.items()},
+        "call_ns": {key: calls[key] for key in there},
+    }
 
 
 # --- what is shown -------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def path() -> Path:
 
 def load() -> list[Result]:
     """The last measurement, if there was one."""
-    return [json.loads(path().read_text())] if path().exists() else []
+    return read_results([path()])
 
 
 def write_latencies() -> None:
@@ -235,5 +235,4 @@ def write_latencies() -> None:
 
     Raises FastsyncError when the document lacks the marks.
     """
-    for result in load():
-        write_block(repo_root() / DOCUMENT, BLOCK, in_markdown(parts(result)))
+    write_tables(repo_root() / DOCUMENT, BLOCK, load(), parts)

@@ -1,15 +1,13 @@
 """The results of xfstests: a table on the terminal, a block in docs/reliability.md."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import repo_root, results_dir
-from fastsync_lab.study.documents import write_block
-from fastsync_lab.study.grid import Grid, Part, in_markdown
-from fastsync_lab.study.keeper import DOCUMENT, tables_of
+from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.keeper import DOCUMENT, Result, read_results, write_tables
 from fastsync_lab.xfstests.results import (
     BETTER,
     DIED,
@@ -154,9 +152,9 @@ def asked_for(runs: Mapping[str, Runs]) -> Grid:
     return Grid(["test", *modes], rows, texts=1 + len(modes))
 
 
-def load() -> list[dict[str, Any]]:
+def load() -> list[Result]:
     """What the last runs left, one for each kernel series."""
-    return [json.loads(path.read_text()) for path in sorted(results_dir().glob("xfstests-*.json"))]
+    return read_results(results_dir().glob("xfstests-*.json"))
 
 
 def write_xfstests() -> None:
@@ -164,6 +162,4 @@ def write_xfstests() -> None:
 
     Raises FastsyncError when the document lacks the marks.
     """
-    if results := load():
-        block = in_markdown(tables_of(results, parts))
-        write_block(repo_root() / DOCUMENT, "xfstests", block)
+    write_tables(repo_root() / DOCUMENT, "xfstests", load(), parts)

@@ -11,8 +11,9 @@ from fastsync_lab.host.errors import UsageError
 from fastsync_lab.machine.device import load_profile, profile_names
 from fastsync_lab.study import latencies
 from fastsync_lab.study.documents import marks
+from fastsync_lab.study.figures import DEVICES
 from fastsync_lab.study.grid import Grid
-from fastsync_lab.study.latencies import DEVICES, PHASES, Seen, parse_probe
+from fastsync_lab.study.latencies import PHASES, Seen, parse_probe
 
 TRACE = """\
  blkprobe-7 [000] ..... 1000: tracing_mark_write: probe write4k

@@ -1,9 +1,8 @@
 """What an fsync costs on each modelled device, in docs/device-model.md."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -11,23 +10,9 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study import profiles
 from fastsync_lab.study.documents import marks
 from fastsync_lab.study.grid import Grid
-from fastsync_lab.study.rows import Line, Place, Stat
+from fastsync_lab.study.rows import Line
 from fastsync_lab.study.store import Result
-
-
-def line(device: str, system: str, values: Mapping[str, float], **other: str) -> Line:
-    where: dict[str, Any] = {
-        "kernel": "6.12.1",
-        "study": "overwrite",
-        "device": device,
-        "workload": "random",
-        "subject": "",
-        "scheduler": "default",
-        "system": system,
-        **other,
-    }
-    return Line(Place(**where), {name: Stat(value) for name, value in values.items()})
-
+from tests.unit.test_study_judge import line
 
 STOCK = {"requests": 2.5, "kib_journal": 9.0, "kib": 12.0, "ops_per_s": 200.0}
 
@@ -37,9 +22,8 @@ def results(*lines: Line, study: str = "overwrite") -> list[Result]:
 
 
 def pair(device: str, **other: str) -> tuple[Line, Line]:
-    return line(device, "stock", STOCK, **other), line(
-        device, "ideal", {"ops_per_s": 500.0}, **other
-    )
+    where = {"study": "overwrite", "device": device, "workload": "random", **other}
+    return line("stock", STOCK, **where), line("ideal", {"ops_per_s": 500.0}, **where)
 
 
 def test_only_devices_with_both_are_shown_and_only_of_the_random_loop() -> None:
@@ -49,7 +33,7 @@ def test_only_devices_with_both_are_shown_and_only_of_the_random_loop() -> None:
             *pair("nvme", workload="sequential"),
             *pair("emmc", kernel="7.2.1"),
             *pair("nvme-plp", processor="1000 MIPS"),
-            line("sata-ssd", "stock", STOCK),
+            pair("sata-ssd")[0],
             *both,
         )
     )

@@ -8,6 +8,7 @@ import pytest
 
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import write_json
+from fastsync_lab.study import keeper
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.xfstests import summary
 from fastsync_lab.xfstests.results import FAIL, NOT_RUN, PASS, Key, Run, Runs, runs_json
@@ -73,7 +74,7 @@ def test_each_kernel_has_a_block_of_its_own(
 ) -> None:
     written: list[str] = []
     monkeypatch.setattr(summary, "results_dir", lambda: tmp_path)
-    monkeypatch.setattr(summary, "write_block", lambda _path, _name, text: written.append(text))
+    monkeypatch.setattr(keeper, "write_block", lambda _path, _name, text: written.append(text))
     summary.write_xfstests()
     assert written == []
     for series in ("7.2", "6.12"):
