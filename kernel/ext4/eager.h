@@ -71,6 +71,8 @@ struct ext4_eager_sb {
 	u64		since_number;	/* since_number - 1 began */
 	struct xarray	gone;		/* evicted, by number: see i_eager_gen */
 	u64		gone_unknown;	/* the same of some whose number is lost */
+	atomic_t	waiting; /* for settling, which makes haste then */
+	unsigned int	paced;	/* pages since the worker has paused */
 	wait_queue_head_t wait;
 	struct workqueue_struct *queue;
 	struct delayed_work work;

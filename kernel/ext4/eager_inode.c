@@ -149,7 +149,9 @@ void ext4_eager_evict(struct inode *inode)
 		return;
 	if (inode->i_nlink && ext4_eager_may_have_copies(inode))
 		ext4_eager_note_gone(eager, inode);
-	wait_event(eager->wait, ext4_eager_unlist_idle(eager, ei));
+	if (!ext4_eager_unlist_idle(eager, ei))
+		ext4_eager_wait_event(inode->i_sb,
+				      ext4_eager_unlist_idle(eager, ei));
 	EXT4_I(inode)->i_eager = NULL;
 	kfree(ei);
 }

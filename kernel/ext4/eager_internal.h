@@ -40,6 +40,14 @@ static inline bool ext4_eager_is_empty(struct ext4_eager_range range)
 	return range.last < range.first;
 }
 
+static inline struct ext4_eager_range ext4_eager_range_of(struct folio *folio)
+{
+	return (struct ext4_eager_range) {
+		.first = folio->index,
+		.last = folio_next_index(folio) - 1,
+	};
+}
+
 /* Wait for write-back; fsync's caller, not we, learns of its errors. */
 static inline void ext4_eager_wait(struct inode *inode,
 				   struct ext4_eager_range range)
@@ -56,6 +64,17 @@ static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
 {
 	return &EXT4_SB(sb)->s_eager;
 }
+
+/*
+ * Wait until a condition holds that settling brings about. It makes haste meanwhile.
+ */
+#define ext4_eager_wait_event(sb, condition)				\
+do {									\
+	atomic_inc(&ext4_eager_of(sb)->waiting);			\
+	jbd2_burst_end_pause(EXT4_SB(sb)->s_journal);			\
+	wait_event(ext4_eager_of(sb)->wait, condition);			\
+	atomic_dec(&ext4_eager_of(sb)->waiting);			\
+} while (0)
 
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
 #define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
@@ -79,6 +98,9 @@ int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range,
 /* eager_inode.c */
 struct ext4_eager_inode *ext4_eager_get(struct inode *inode);
 void ext4_eager_list(struct inode *inode);
+
+/* eager_pace.c */
+int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range);
 
 /* eager_settle.c */
 int ext4_eager_settle(struct super_block *sb);

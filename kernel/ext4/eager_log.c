@@ -106,14 +106,6 @@ bool ext4_eager_is_changed(struct super_block *sb, struct buffer_head *bh)
 		  ext4_eager_has_copy(sb, bh->b_blocknr));
 }
 
-static struct ext4_eager_range ext4_eager_range_of(struct folio *folio)
-{
-	return (struct ext4_eager_range) {
-		.first = folio->index,
-		.last = folio_next_index(folio) - 1,
-	};
-}
-
 /* ext4_eager_changed(), of a file that has been synced eagerly. */
 void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t from,
 			    size_t to)

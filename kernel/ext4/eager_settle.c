@@ -61,20 +61,11 @@
 /* Start to write what is dirty of what was logged of a file. */
 static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 {
-	struct jbd2_inode jinode = { .i_vfs_inode = ei->inode };
-	int err;
-
 	spin_lock(&ei->lock);
 	ei->settling = ei->copied;
 	ei->copied = EXT4_EAGER_NONE;
 	spin_unlock(&ei->lock);
-	if (ext4_eager_is_empty(ei->settling))
-		return 0;
-	ext4_eager_set_pages(&jinode, ei->settling);
-	/* Without the memory for it nobody can settle, and the log fills up. */
-	while ((err = ext4_normal_submit_inode_data_buffers(&jinode)) == -ENOMEM)
-		schedule_timeout_uninterruptible(HZ / 50);
-	return err;
+	return ext4_eager_write_range(ei->inode, ei->settling);
 }
 
 static int ext4_eager_wait_for_places(struct ext4_eager_inode *ei)
@@ -293,7 +284,7 @@ int ext4_eager_settle(struct super_block *sb)
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	u64 number = ext4_eager_ask(eager);
 
-	wait_event(eager->wait, READ_ONCE(eager->done) >= number);
+	ext4_eager_wait_event(sb, READ_ONCE(eager->done) >= number);
 	return is_journal_aborted(EXT4_SB(sb)->s_journal) ? -EIO : 0;
 }
 

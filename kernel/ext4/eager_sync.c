@@ -189,7 +189,8 @@ static void ext4_eager_wait_for_room(struct inode *inode)
 
 	if (ext4_eager_may_have_copies(inode) &&
 	    unlikely(ext4_eager_is_full(inode->i_sb, 0)))
-		wait_event(eager->wait, READ_ONCE(eager->done) > done);
+		ext4_eager_wait_event(inode->i_sb,
+				      READ_ONCE(eager->done) > done);
 }
 
 static unsigned int ext4_eager_blocks(struct super_block *sb, unsigned int pages)

@@ -224,6 +224,7 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	blocks = journal->j_head - transaction->t_log_start;
 	if (journal->j_head < transaction->t_log_start)
 		blocks += journal->j_last - journal->j_first;
+	jbd2_burst_flush_begins(journal);
 	err = jbd2_carrier_flush_burst(journal, transaction->t_tid, start_time,
 				       burst->failed);
 	trace_jbd2_burst_flush(journal, transaction->t_tid, blocks,

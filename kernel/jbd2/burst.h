@@ -77,6 +77,8 @@ struct jbd2_burst {
 	tid_t			last_data_tid;
 
 	int (*settle)(journal_t *journal); /* the file system's */
+	unsigned int		flushes; /* of bursts, begun: settling keeps step */
+	wait_queue_head_t	pauses;	/* of settling */
 
 	/* The commit thread's. */
 	u64			failed;	/* flushes, when the commit began */
@@ -123,6 +125,8 @@ bool jbd2_burst_holds_tail(journal_t *journal);
 unsigned long jbd2_burst_held(journal_t *journal);
 int jbd2_burst_settle_begin(journal_t *journal, tid_t *tid);
 int jbd2_burst_settle_end(journal_t *journal, tid_t tid);
+void jbd2_burst_pause(journal_t *journal, bool (*ends)(journal_t *journal));
+void jbd2_burst_end_pause(journal_t *journal);
 
 /* burst_tail.c, for the journal */
 void jbd2_burst_set_floor(journal_t *journal, transaction_t *transaction);
@@ -130,6 +134,7 @@ void jbd2_burst_limit_tail(journal_t *journal, tid_t *tid, unsigned long *block)
 bool jbd2_burst_make_room(journal_t *journal);
 int jbd2_burst_empty_log(journal_t *journal);
 int jbd2_burst_check_empty(journal_t *journal);
+void jbd2_burst_flush_begins(journal_t *journal);
 
 /* For the journal and its commit thread */
 void jbd2_burst_loaded(journal_t *journal);

@@ -313,6 +313,52 @@ int jbd2_burst_settle_end(journal_t *journal, tid_t tid)
 }
 EXPORT_SYMBOL(jbd2_burst_settle_end);
 
+/* Without a burst settling goes on after so many jiffies. */
+#define JBD2_BURST_PAUSE	2
+
+/**
+ * jbd2_burst_pause - while it writes places settling pauses until a burst is flushed
+ * @journal: the journal
+ * @ends: whether there is to be no pause; may take j_state_lock
+ *
+ * Ends by itself soon after, too: the bursts may have ended.
+ */
+void jbd2_burst_pause(journal_t *journal, bool (*ends)(journal_t *journal))
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+	unsigned int flushes = READ_ONCE(burst->flushes);
+
+	wait_event_timeout(burst->pauses,
+			   READ_ONCE(burst->flushes) != flushes || ends(journal),
+			   JBD2_BURST_PAUSE);
+}
+EXPORT_SYMBOL(jbd2_burst_pause);
+
+/**
+ * jbd2_burst_end_pause - who pauses is to look again whether he has to
+ * @journal: the journal
+ */
+void jbd2_burst_end_pause(journal_t *journal)
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+
+	if (wq_has_sleeper(&burst->pauses))
+		wake_up(&burst->pauses);
+}
+EXPORT_SYMBOL(jbd2_burst_end_pause);
+
+/**
+ * jbd2_burst_flush_begins - a burst has been written, and is about to be flushed
+ * @journal: the journal
+ */
+void jbd2_burst_flush_begins(journal_t *journal)
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+
+	WRITE_ONCE(burst->flushes, burst->flushes + 1);
+	jbd2_burst_end_pause(journal);
+}
+
 /**
  * jbd2_burst_attach - who settles
  * @journal: the journal, with no data in its log

@@ -174,6 +174,7 @@ journal_t *jbd2_carrier_alloc_journal(void)
 	init_waitqueue_head(&carrier->wait);
 	spin_lock_init(&wrapper->base.burst.lock);
 	init_waitqueue_head(&wrapper->base.burst.wait);
+	init_waitqueue_head(&wrapper->base.burst.pauses);
 	return &wrapper->base.journal;
 }
 

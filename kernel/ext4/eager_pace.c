@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Eager syncing (eager_log.c): settling in step with bursts.
+ *
+ * Idea
+ * ----
+ *
+ * Settling writes as much as was logged since the last one, which may be megabytes. A
+ * device serves requests as they come: the next burst would stand behind all of it. So
+ * settling sends a few pages, and pauses until the next burst has been written and
+ * is about to be flushed:
+ *
+ *   [burst] flush	   [burst] flush	    [burst] flush
+ *	     16 pages		     16 pages		      16 pages
+ *
+ * Each burst waits for a little of it, and none for all. Where no bursts come
+ * settling has time: it pauses for two ticks.
+ *
+ * A worked example; 100 pages have copies, somebody appends and syncs all the time:
+ *
+ *   Settling begins, sends 16 pages, and pauses.
+ *   A burst is written: 16 pages are sent beside its flush. Three more like that.
+ *   Somebody unlinks the file: its eviction waits for settling. No more pauses.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - What is written is what would be without pauses: each page of the range that is
+ *   dirty when the search comes to it. The search does not turn back, and a page that
+ *   had to be written when settling began stays dirty until it is met, or until
+ *   others have begun to write it.
+ * - Nobody waits for a pause. Who waits for settling says so first (waiting), which ends
+ *   the pause and keeps settling from making another.
+ * - The log does not fill up for it: from three eighths on, or of the copies that
+ *   there may be, there are no pauses. At a half data goes into place (eager_sync.c).
+ *
+ * Lock order
+ * ----------
+ *
+ * The worker pauses with no lock. Only eviction waits for the file that it is at.
+ */
+
+#include <linux/pagemap.h>
+
+#include "eager_internal.h"
+
+/*
+ * So many pages at a time. On a model of a UFS device eight tasks that append log no
+ * more than 8 in a burst, and settling gets on.
+ */
+#define EXT4_EAGER_PACE_PAGES	16
+
+/* Is there no time to pause? */
+static bool ext4_eager_in_haste(journal_t *journal)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(journal->j_private);
+
+	return atomic_read(&eager->waiting) || is_journal_aborted(journal) ||
+		jbd2_burst_held(journal) > journal->j_total_len / 8 * 3 ||
+		atomic_read(&eager->nr_logged) > eager->max_logged / 4 * 3;
+}
+
+/* The next pages of a range that are dirty. 0: there are none; or how many. */
+static unsigned int ext4_eager_next_pages(struct inode *inode,
+					  struct ext4_eager_range range,
+					  unsigned int limit,
+					  struct ext4_eager_range *pages)
+{
+	struct folio_batch batch;
+	unsigned int i, nr = 0;
+
+	*pages = EXT4_EAGER_NONE;
+	if (ext4_eager_is_empty(range))
+		return 0;
+	folio_batch_init(&batch);
+	filemap_get_folios_tag(inode->i_mapping, &range.first, range.last,
+			       PAGECACHE_TAG_DIRTY, &batch);
+	for (i = 0; i < folio_batch_count(&batch) && nr < limit; i++) {
+		ext4_eager_widen(pages, ext4_eager_range_of(batch.folios[i]));
+		nr += folio_nr_pages(batch.folios[i]);
+	}
+	folio_batch_release(&batch);
+	return nr;
+}
+
+static int ext4_eager_submit_pages(struct inode *inode,
+				   struct ext4_eager_range pages)
+{
+	struct jbd2_inode jinode = { .i_vfs_inode = inode };
+	int err;
+
+	ext4_eager_set_pages(&jinode, pages);
+	/* Without the memory for it nobody can settle, and the log fills up. */
+	while ((err = ext4_normal_submit_inode_data_buffers(&jinode)) == -ENOMEM)
+		schedule_timeout_uninterruptible(HZ / 50);
+	return err;
+}
+
+/**
+ * ext4_eager_write_range - start to write what is dirty of a range of pages
+ * @inode: the file, which is not evicted meanwhile
+ * @range: pages
+ *
+ * Context: the worker, with no lock; pauses.
+ * Return: 0 or an error.
+ */
+int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range)
+{
+	struct super_block *sb = inode->i_sb;
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	struct ext4_eager_range pages;
+	unsigned int nr;
+	int err = 0;
+
+	while (!err) {
+		if (eager->paced >= EXT4_EAGER_PACE_PAGES) {
+			eager->paced = 0;
+			jbd2_burst_pause(EXT4_SB(sb)->s_journal,
+					 ext4_eager_in_haste);
+		}
+		nr = ext4_eager_next_pages(inode, range,
+					   EXT4_EAGER_PACE_PAGES - eager->paced,
+					   &pages);
+		if (!nr)
+			break;
+		err = ext4_eager_submit_pages(inode, pages);
+		eager->paced += nr;
+		range.first = pages.last + 1;
+	}
+	return err;
+}
