@@ -234,7 +234,6 @@ static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 {
 	static const char * const reasons[EXT4_EAGER_IN_PLACE] = {
 		[EXT4_EAGER_LARGE] = "large",
-		[EXT4_EAGER_UNWRITTEN] = "unwritten",
 		[EXT4_EAGER_NO_NEW] = "no_new_blocks",
 		[EXT4_EAGER_MAPPED] = "mapped",
 		[EXT4_EAGER_HELD] = "held",
@@ -246,9 +245,10 @@ static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 	int i;
 
 	len = sysfs_emit_at(buf, at,
-			    "data_syncs %lld\ndata_blocks %lld\nunsettled_blocks %d\nrevokes %lld\nsettlings %lld\nsettle_max_us %lld\n",
+			    "data_syncs %lld\ndata_blocks %lld\nblocks_ahead %lld\nunsettled_blocks %d\nrevokes %lld\nsettlings %lld\nsettle_max_us %lld\n",
 			    atomic64_read(&counts->syncs),
 			    atomic64_read(&counts->blocks),
+			    atomic64_read(&counts->ahead),
 			    atomic_read(&eager->nr_logged),
 			    atomic64_read(&counts->revokes),
 			    atomic64_read(&counts->settlings),

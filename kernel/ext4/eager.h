@@ -24,7 +24,6 @@ struct super_block;
 /* Why a sync has written data in place. */
 enum ext4_eager_in_place {
 	EXT4_EAGER_LARGE,	/* more than the threshold */
-	EXT4_EAGER_UNWRITTEN,	/* blocks that were preallocated */
 	EXT4_EAGER_NO_NEW,	/* no new blocks, and none with older copies */
 	EXT4_EAGER_MAPPED,	/* new blocks of a file that is mapped for writing */
 	EXT4_EAGER_HELD,	/* something else changes the file's blocks */
@@ -41,6 +40,7 @@ struct ext4_eager_counts {
 	atomic64_t	settlings;
 	atomic64_t	settle_max_us;
 	atomic64_t	revokes;
+	atomic64_t	ahead;		/* blocks allocated */
 };
 
 /* Beside the threshold, in the same word: it is lower where that is better. */
@@ -89,11 +89,15 @@ struct ext4_eager_range {
 /* Of a regular file that has been synced eagerly, or might be. */
 struct ext4_eager_inode {
 	struct inode	*inode;
-	struct mutex	mutex;		/* who logs its data */
+	struct mutex	mutex;		/* who logs its data; of what has grown, too */
 	spinlock_t	lock;		/* of both ranges */
 	struct ext4_eager_range window;	/* what has changed since it was synced */
 	struct ext4_eager_range copied;	/* what was logged since it was settled */
 	struct ext4_eager_range settling; /* by the worker: what it writes */
+	unsigned int	grown;		/* so often in a row by syncs, ... */
+	loff_t		grown_to;	/* ... the last time to this size */
+	ext4_lblk_t	ahead;		/* blocks behind the end, from here up to ... */
+	ext4_lblk_t	ahead_end;	/* ... here; none if it is 0 */
 	struct list_head list;		/* s_eager.inodes, by its lock */
 	bool		busy;		/* by that lock, too: being settled */
 };
@@ -115,6 +119,10 @@ void ext4_eager_show_options(struct seq_file *seq,
 int ext4_eager_load(struct super_block *sb);
 void ext4_eager_remount(struct super_block *sb);
 ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf);
+
+/* eager_ahead.c */
+void ext4_eager_trim(struct inode *inode);
+void ext4_eager_close(struct inode *inode, struct file *file);
 
 /* eager_copy.c */
 void ext4_eager_committed(struct super_block *sb, tid_t tid);

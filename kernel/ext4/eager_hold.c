@@ -92,6 +92,7 @@ bool ext4_eager_hold(struct inode *inode)
 		return false;
 	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
 	ext4_eager_stop_logging(inode, false);
+	ext4_eager_trim(inode);
 	if (ext4_eager_may_have_copies(inode))
 		ext4_eager_settle(inode->i_sb);
 	return !held;

@@ -79,6 +79,10 @@ do {									\
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
 #define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
 
+/* eager_ahead.c */
+void ext4_eager_note_growth(struct inode *inode, loff_t from);
+void ext4_eager_trim_evicted(struct inode *inode, struct ext4_eager_inode *ei);
+
 /* eager_copy.c */
 bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
 int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,

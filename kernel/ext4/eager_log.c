@@ -125,7 +125,36 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 	spin_unlock(&ei->lock);
 }
 
+/* As write-back, which may hold neither i_rwsem nor invalidate_lock. */
+#define EXT4_EAGER_MAP_FLAGS	(EXT4_GET_BLOCKS_IO_SUBMIT | EXT4_EX_NOCACHE)
+
 /* --- a page --------------------------------------------------------------- */
+
+/* Make a block that was preallocated a written one. */
+static int ext4_eager_convert(handle_t *handle, struct inode *inode,
+			      struct buffer_head *bh,
+			      struct ext4_map_blocks *map)
+{
+	int ret;
+
+	if (!(map->m_flags & EXT4_MAP_UNWRITTEN) ||
+	    map->m_pblk != bh->b_blocknr ||
+	    ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
+		return -EAGAIN;
+	map->m_len = 1;
+	ret = ext4_map_blocks(handle, inode, map,
+			      EXT4_EAGER_MAP_FLAGS | EXT4_GET_BLOCKS_CREATE |
+			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
+			      EXT4_GET_BLOCKS_LOGGED |
+			      EXT4_GET_BLOCKS_LOGS_UNWRIT);
+	if (ret < 0)
+		return ret;
+	if (WARN_ON_ONCE(!(map->m_flags & EXT4_MAP_MAPPED) ||
+			 map->m_pblk != bh->b_blocknr))
+		return -EFSCORRUPTED;
+	clear_buffer_unwritten(bh);
+	return 0;
+}
 
 /*
  * Allocate a block that was put off, as written. Or see that it is written: after
@@ -134,14 +163,14 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 static int ext4_eager_map(handle_t *handle, struct inode *inode,
 			  struct buffer_head *bh, ext4_lblk_t lblk)
 {
-	/* As write-back, which may hold neither i_rwsem nor invalidate_lock. */
-	int flags = EXT4_GET_BLOCKS_IO_SUBMIT | EXT4_EX_NOCACHE;
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = 1 };
 	int ret;
 
-	ret = ext4_map_blocks(NULL, inode, &map, flags);
+	ret = ext4_map_blocks(NULL, inode, &map, EXT4_EAGER_MAP_FLAGS);
 	if (ret < 0)
 		return ret;
+	if (buffer_unwritten(bh) && !(map.m_flags & EXT4_MAP_MAPPED))
+		return ext4_eager_convert(handle, inode, bh, &map);
 	if (!buffer_delay(bh))
 		return map.m_flags & EXT4_MAP_MAPPED &&
 			map.m_pblk == bh->b_blocknr ? 0 : -EAGAIN;
@@ -150,7 +179,7 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 		return -EAGAIN;
 	map.m_len = 1;
 	ret = ext4_map_blocks(handle, inode, &map,
-			      flags | EXT4_GET_BLOCKS_CREATE |
+			      EXT4_EAGER_MAP_FLAGS | EXT4_GET_BLOCKS_CREATE |
 			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
 			      EXT4_GET_BLOCKS_LOGGED);
 	if (ret < 0)
@@ -193,8 +222,6 @@ static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
 	for (; pos < size && bh_offset(bh) < to; pos += bh->b_size, lblk++) {
 		if (bh_offset(bh) >= from &&
 		    ext4_eager_is_changed(inode->i_sb, bh)) {
-			if (buffer_unwritten(bh))
-				return -EAGAIN;
 			err = ext4_eager_map(handle, inode, bh, lblk);
 			if (err)
 				return err;

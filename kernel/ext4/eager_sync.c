@@ -68,8 +68,7 @@
 /* What a sync would have to write. */
 struct ext4_eager_work {
 	unsigned int	blocks;		/* or more than the threshold: then at least */
-	bool		fresh;		/* some are not allocated yet */
-	bool		unwritten;	/* some were preallocated */
+	bool		fresh;		/* some are not allocated yet, or unwritten */
 	bool		copied;		/* of some the log has older copies */
 };
 
@@ -85,8 +84,7 @@ static void ext4_eager_add_folio(struct inode *inode, struct folio *folio,
 	for (; pos < size; pos += bh->b_size) {
 		if (ext4_eager_is_changed(inode->i_sb, bh)) {
 			work->blocks++;
-			work->fresh |= buffer_delay(bh);
-			work->unwritten |= buffer_unwritten(bh);
+			work->fresh |= buffer_delay(bh) || buffer_unwritten(bh);
 			work->copied |= !buffer_delay(bh) &&
 				ext4_eager_has_copy(inode->i_sb, bh->b_blocknr);
 		}
@@ -244,8 +242,6 @@ static bool ext4_eager_choose(struct inode *inode,
 	if (work->blocks > limit ||
 	    (!work->copied && work->blocks > ext4_eager_worth(inode->i_sb)))
 		*why = EXT4_EAGER_LARGE;
-	else if (work->unwritten)
-		*why = EXT4_EAGER_UNWRITTEN;
 	else if (!ext4_eager_logs(inode))
 		*why = EXT4_EAGER_HELD;
 	else if (!work->fresh && !work->copied)
@@ -270,6 +266,9 @@ static bool ext4_eager_log_window(struct inode *inode,
 	int err = -EAGAIN;
 
 	ext4_eager_look(inode, window, limit, &work);
+	if (!work.fresh &&
+	    ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN))
+		ext4_clear_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
 	if (!work.blocks)
 		return true;
 	if (ext4_eager_choose(inode, &work, limit, &why) &&
@@ -305,6 +304,7 @@ static bool ext4_eager_need_not_look(struct inode *inode,
 
 	*why = fresh ? EXT4_EAGER_LARGE : EXT4_EAGER_NO_NEW;
 	return (!fresh || fresh > ext4_eager_worth(inode->i_sb)) &&
+		!ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN) &&
 		!ext4_eager_may_have_copies(inode);
 }
 
@@ -315,6 +315,7 @@ static bool ext4_eager_log_data(struct inode *inode)
 	struct ext4_eager_range window;
 	enum ext4_eager_in_place why;
 	bool logged = true;
+	loff_t size;
 
 	if (ext4_eager_need_not_look(inode, &why)) {
 		ext4_eager_count_in_place(inode, why);
@@ -327,11 +328,14 @@ static bool ext4_eager_log_data(struct inode *inode)
 	mutex_lock(&ei->mutex);
 	window = ext4_eager_take_window(ei);
 	if (!ext4_eager_is_empty(window)) {
+		size = READ_ONCE(EXT4_I(inode)->i_disksize);
 		logged = ext4_eager_log_window(inode, window);
-		if (logged)
+		if (logged) {
 			ext4_eager_wait(inode, window);
-		else
+			ext4_eager_note_growth(inode, size);
+		} else {
 			ext4_eager_give_back(ei, window);
+		}
 	}
 	mutex_unlock(&ei->mutex);
 	return logged;

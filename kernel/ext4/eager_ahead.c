@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Eager syncing (eager_log.c): blocks ahead of the end of a file that grows by syncs.
+ *
+ * Idea
+ * ----
+ *
+ * A log that is synced after each record takes a block now and then, each for itself:
+ * the burst of such a sync has a bitmap and a group's descriptor beside the inode and
+ * the data. So who does that a few times gets blocks ahead: unwritten ones behind the
+ * end of the file, as fallocate() makes them with FALLOC_FL_KEEP_SIZE. Syncs use them
+ * up (eager_log.c), and each changes the inode alone. XFS does likewise.
+ *
+ * What has not been used goes when the file is closed.
+ *
+ * A worked example, of blocks of 4 KiB:
+ *
+ *   Two appends, each of a block and synced. Each allocates one: the file has b0 and b1.
+ *   The second is followed by an allocation of b2 to b65, unwritten: in T9, which nobody
+ *   waits for.
+ *   An append, synced: T9 has the 64 blocks, the data of b2, and that b2 is written.
+ *	Power fails before T9 is on disk: the file ends with b1, and b2 is free.
+ *	Power fails later: the file ends with b2. Behind its end it has 63 blocks that
+ *	read as zero to whoever makes it longer, as after fallocate().
+ *   The file is closed: b3 to b65 are free again.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - No block is freed that somebody else has asked for. Only blocks that are new when
+ *   we ask for them become ours, and they are behind the end of the file. Whoever asks
+ *   for others there, or moves blocks, holds i_rwsem, and has ours freed first:
+ *   fallocate() in each mode, and all those that call ext4_eager_hold().
+ * - No block is freed that lies below the end. Only who holds i_rwsem for writing changes
+ *   that, and it is held, at least for reading, when blocks are freed.
+ * - A block ahead is unwritten until it is logged, or written in place: none shows
+ *   what it held before.
+ * - Blocks ahead are few: a file is open for writing that has some, and they come to
+ *   256 KiB, or to as much as the file has, up to 1 MiB. There are none if little is free,
+ *   or if quotas are in use, where they would count as the user's.
+ * - Two who close the file at once may both take the other for the last. Eviction
+ *   frees what is left then. A crash leaves it to be used by whoever appends next.
+ *
+ * Lock order
+ * ----------
+ *
+ * i_rwsem, the inode's mutex, handle, i_data_sem. A sync, which has the mutex, only
+ * tries for i_rwsem, and may be called with it.
+ */
+
+#include <linux/quotaops.h>
+
+#include "eager_internal.h"
+
+/* So many syncs in a row have made the file longer, since it was opened. */
+#define EXT4_EAGER_AHEAD_AFTER	2
+
+/*
+ * Bytes. Behind its first blocks, which ext4 allocates between those of other small files,
+ * a file that grows beside others comes to 500 KiB with the four extents that fit into
+ * an inode.
+ */
+#define EXT4_EAGER_AHEAD_MIN	(256 << 10)
+#define EXT4_EAGER_AHEAD_MAX	(1 << 20)
+
+/* The first block behind the end of a file. */
+static ext4_lblk_t ext4_eager_eof(struct inode *inode)
+{
+	return (i_size_read(inode) + i_blocksize(inode) - 1) >>
+		inode->i_blkbits;
+}
+
+/* May a file have blocks ahead? */
+static bool ext4_eager_may_go_ahead(struct inode *inode)
+{
+	struct super_block *sb = inode->i_sb;
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+
+	return atomic_read(&inode->i_writecount) > 0 && inode->i_nlink &&
+		ext4_eager_logs(inode) && !sb_any_quota_loaded(sb) &&
+		percpu_counter_read_positive(&sbi->s_freeclusters_counter) >
+		ext4_blocks_count(sbi->s_es) / 16;
+}
+
+/* Allocate blocks behind the end of a file. If there are some that will do. */
+static void ext4_eager_allocate_ahead(struct inode *inode,
+				      struct ext4_eager_inode *ei)
+{
+	ext4_lblk_t eof = ext4_eager_eof(inode);
+	struct ext4_map_blocks map = {
+		.m_lblk = eof,
+		.m_len = clamp_t(u64, eof, EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits,
+				 EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits),
+	};
+	handle_t *handle;
+	int ret;
+
+	handle = ext4_journal_start(inode, EXT4_HT_MAP_BLOCKS,
+				    ext4_chunk_trans_blocks(inode, map.m_len));
+	if (IS_ERR(handle))
+		return;
+	ret = ext4_map_blocks(handle, inode, &map,
+			      EXT4_GET_BLOCKS_CREATE_UNWRIT_EXT);
+	ext4_journal_stop(handle);
+	if (ret <= 0)
+		return;
+	ei->ahead_end = eof + ret;
+	ei->ahead = map.m_flags & EXT4_MAP_NEW ? eof : ei->ahead_end;
+	if (map.m_flags & EXT4_MAP_NEW)
+		atomic64_add(ret, &ext4_eager_of(inode->i_sb)->counts.ahead);
+}
+
+/**
+ * ext4_eager_note_growth - a sync has logged data of a file
+ * @inode: the file, its mutex held
+ * @from: how long it was on disk before
+ *
+ * If others have made it longer or shorter meanwhile that does not count.
+ */
+void ext4_eager_note_growth(struct inode *inode, loff_t from)
+{
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+	loff_t to = READ_ONCE(EXT4_I(inode)->i_disksize);
+
+	if (to <= from)
+		return;
+	if (from != ei->grown_to) {
+		WRITE_ONCE(ei->grown, 0);
+		/* What is remembered may have been truncated. */
+		ei->ahead_end = 0;
+	}
+	ei->grown_to = to;
+	WRITE_ONCE(ei->grown, ei->grown + 1);
+	if (ei->grown < EXT4_EAGER_AHEAD_AFTER ||
+	    ei->ahead_end > ext4_eager_eof(inode) ||
+	    !ext4_eager_may_go_ahead(inode) || !inode_trylock(inode))
+		return;
+	if (sb_start_intwrite_trylock(inode->i_sb)) {
+		ext4_eager_allocate_ahead(inode, ei);
+		sb_end_intwrite(inode->i_sb);
+	}
+	inode_unlock(inode);
+}
+
+static int ext4_eager_remove(struct inode *inode, ext4_lblk_t first,
+			     ext4_lblk_t end)
+{
+	struct ext4_inode_info *info = EXT4_I(inode);
+	handle_t *handle;
+	int err, err2;
+
+	handle = ext4_journal_start(inode, EXT4_HT_TRUNCATE,
+				    ext4_eager_page_credits(inode));
+	if (IS_ERR(handle))
+		return PTR_ERR(handle);
+	down_write(&info->i_data_sem);
+	ext4_discard_preallocations(inode);
+	ext4_es_remove_extent(inode, first, end - first);
+	err = ext4_ext_remove_space(inode, first, end - 1);
+	up_write(&info->i_data_sem);
+	err2 = ext4_mark_inode_dirty(handle, inode);
+	err = err ?: err2;
+	err2 = ext4_journal_stop(handle);
+	return err ?: err2;
+}
+
+/* Free what is ahead of a file, with its mutex held, or as it is evicted. */
+static void ext4_eager_trim_locked(struct inode *inode,
+				   struct ext4_eager_inode *ei)
+{
+	ext4_lblk_t first = max(ei->ahead, ext4_eager_eof(inode));
+	int err;
+
+	if (first < ei->ahead_end && sb_start_intwrite_trylock(inode->i_sb)) {
+		err = ext4_eager_remove(inode, first, ei->ahead_end);
+		sb_end_intwrite(inode->i_sb);
+		if (err)
+			ext4_std_error(inode->i_sb, err);
+	}
+	ei->ahead_end = 0;
+	WRITE_ONCE(ei->grown, 0);
+}
+
+/**
+ * ext4_eager_trim - free what has been allocated ahead of a file
+ * @inode: any inode, i_rwsem held
+ *
+ * It is not if the file system is being frozen.
+ */
+void ext4_eager_trim(struct inode *inode)
+{
+	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
+
+	if (!ei || !READ_ONCE(ei->ahead_end))
+		return;
+	mutex_lock(&ei->mutex);
+	ext4_eager_trim_locked(inode, ei);
+	mutex_unlock(&ei->mutex);
+}
+
+/**
+ * ext4_eager_trim_evicted - the same, of an inode that goes
+ * @inode: which nobody else uses any more
+ * @ei: its
+ */
+void ext4_eager_trim_evicted(struct inode *inode, struct ext4_eager_inode *ei)
+{
+	if (inode->i_nlink && ei->ahead_end && !sb_rdonly(inode->i_sb))
+		ext4_eager_trim_locked(inode, ei);
+}
+
+/**
+ * ext4_eager_close - a file is closed
+ * @inode: the file's
+ * @file: the file
+ */
+void ext4_eager_close(struct inode *inode, struct file *file)
+{
+	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
+
+	if (likely(!ei) || !(file->f_mode & FMODE_WRITE) ||
+	    atomic_read(&inode->i_writecount) != 1)
+		return;
+	WRITE_ONCE(ei->grown, 0);
+	if (!READ_ONCE(ei->ahead_end))
+		return;
+	inode_lock(inode);
+	ext4_eager_trim(inode);
+	inode_unlock(inode);
+}
