@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fastsync_lab.crash.generated import Folder, random_step
 from fastsync_lab.crash.script import (
     BLOCK,
+    PREALLOCATE,
     SYNCS,
     Script,
     pause,
@@ -78,6 +79,43 @@ def append(rng: random.Random) -> Script:
         sync_now_and_then(script, rng, path, share=0.9)
         if rng.random() < 0.2:
             write_back(script, path)
+        if rng.random() < 0.1:
+            evict(script)
+        settle(script, rng)
+    return script
+
+
+def ahead(rng: random.Random) -> Script:
+    """Logs that are open while they grow, and whose blocks ahead go to others; preallocated ones."""
+    script = start({})
+    sizes = {"log": 0, "book": 0}
+    for path in sizes:
+        script.do("create", path)
+        script.do("hold", path)
+    script.begin()
+    for number in range(44):
+        path = rng.choice(list(sizes))
+        call = rng.choice(["append"] * 8 + ["close", "truncate", "preallocate", "other"])
+        if call == "close":
+            script.do("close", path)
+        elif call == "truncate":
+            sizes[path] = rng.choice([0, sizes[path] // 2, sizes[path] + 3 * BLOCK])
+            script.do("truncate", path, sizes[path])
+        elif call == "preallocate":
+            offset = (sizes[path] // BLOCK + rng.choice([0, 1, 20])) * BLOCK
+            script.do("falloc", path, PREALLOCATE, offset, rng.choice([1, 5, 60]) * BLOCK)
+        if call in ("close", "other"):  # who may get what was not used
+            script.file(f"n{number}", rng.choice([1, 20]) * BLOCK)
+            script.do(rng.choice(SYNCS), f"n{number}")
+        for _ in range(rng.randint(1, 4)):
+            length = rng.choice([BLOCK, BLOCK, 4120, 300, 9000])
+            script.do("write", path, sizes[path], length)
+            sizes[path] += length
+            if rng.random() < 0.15:
+                write_back(script, path)
+            sync_now_and_then(script, rng, path, share=0.9)
+        if call == "close":
+            script.do("hold", path)
         if rng.random() < 0.1:
             evict(script)
         settle(script, rng)
@@ -254,7 +292,7 @@ def mix(rng: random.Random) -> Script:
     return script
 
 
-FUNCTIONS = (append, scatter, churn, still, rewrite, mapped, mix)
+FUNCTIONS = (append, ahead, scatter, churn, still, rewrite, mapped, mix)
 GENERATORS: Mapping[str, Callable[[random.Random], Script]] = {
     f"{PREFIX}{function.__name__}": function for function in FUNCTIONS
 }

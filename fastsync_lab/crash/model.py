@@ -26,7 +26,7 @@ from fastsync_lab.host.errors import FastsyncError
 PAGE = 4096
 FOREVER = 1 << 62
 NAMING = ("create", "mkdir", "symlink", "rename", "link", "unlink", "rmdir")
-WITHOUT_EFFECT = ("sleep", "align", "put", "hold", "writeback", "mkeep")
+WITHOUT_EFFECT = ("sleep", "align", "put", "hold", "close", "writeback", "mkeep")
 # Writes as write(2) makes them, with AIO (a) or io_uring (r), with O_DIRECT (d) or a sync (o, s).
 WRITES = (
     *("write", "dwrite", "owrite", "odwrite", "mstore", "kstore"),

@@ -142,6 +142,7 @@ void ext4_eager_destroy_sb(struct ext4_sb_info *sbi);
 int ext4_eager_sync_fs(struct super_block *sb);
 
 /* eager_hold.c */
+bool ext4_eager_hold_shared(struct inode *inode);
 bool ext4_eager_hold(struct inode *inode);
 void ext4_eager_release(struct inode *inode, bool held);
 int ext4_eager_hold_direct(struct inode *inode, bool nowait);

@@ -29,23 +29,29 @@
  *
  * - No block is freed that somebody else has asked for. Only blocks that are new when
  *   we ask for them become ours, and they are behind the end of the file. Whoever asks
- *   for others there, or moves blocks, holds i_rwsem, and has ours freed first:
- *   fallocate() in each mode, and all those that call ext4_eager_hold().
- * - No block is freed that lies below the end. Only who holds i_rwsem for writing changes
- *   that, and it is held, at least for reading, when blocks are freed.
+ *   for others there, or moves blocks, holds i_rwsem for writing, and has ours freed
+ *   first: fallocate() in each mode, and all those that call ext4_eager_hold(). They are
+ *   forgotten then even if they could not be freed.
+ * - No block is freed that lies below the end: only who holds i_rwsem for writing changes
+ *   that, and it is held when blocks are freed, unless the inode is evicted.
+ * - Blocks are not allocated while the file is truncated, which may let others in between
+ *   two of its handles: i_rwsem is held then, too.
+ * - No buffer keeps the number of a block that was freed: a write that failed halfway
+ *   leaves some behind the end of the file, mapped. The pages' rest goes first.
  * - A block ahead is unwritten until it is logged, or written in place: none shows
  *   what it held before.
  * - Blocks ahead are few: a file is open for writing that has some, and they come to
  *   256 KiB, or to as much as the file has, up to 1 MiB. There are none if little is free,
  *   or if quotas are in use, where they would count as the user's.
  * - Two who close the file at once may both take the other for the last. Eviction
- *   frees what is left then. A crash leaves it to be used by whoever appends next.
+ *   frees what is left then. It stays where it is after a crash, and if the file is closed
+ *   while the file system is frozen: behind the end, for whoever appends next.
  *
  * Lock order
  * ----------
  *
- * i_rwsem, the inode's mutex, handle, i_data_sem. A sync, which has the mutex, only
- * tries for i_rwsem, and may be called with it.
+ * i_rwsem, the inode's mutex, invalidate_lock, handle, i_data_sem. A sync, which has the
+ * mutex, only tries for i_rwsem, and may be called with it.
  */
 
 #include <linux/quotaops.h>
@@ -77,12 +83,13 @@ static bool ext4_eager_may_go_ahead(struct inode *inode)
 	struct ext4_sb_info *sbi = EXT4_SB(sb);
 
 	return atomic_read(&inode->i_writecount) > 0 && inode->i_nlink &&
+		!ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED) &&
 		ext4_eager_logs(inode) && !sb_any_quota_loaded(sb) &&
 		percpu_counter_read_positive(&sbi->s_freeclusters_counter) >
 		ext4_blocks_count(sbi->s_es) / 16;
 }
 
-/* Allocate blocks behind the end of a file. If there are some that will do. */
+/* Allocate blocks behind the end of a file. Are there any, they will do. */
 static void ext4_eager_allocate_ahead(struct inode *inode,
 				      struct ext4_eager_inode *ei)
 {
@@ -104,8 +111,8 @@ static void ext4_eager_allocate_ahead(struct inode *inode,
 	ext4_journal_stop(handle);
 	if (ret <= 0)
 		return;
-	ei->ahead_end = eof + ret;
-	ei->ahead = map.m_flags & EXT4_MAP_NEW ? eof : ei->ahead_end;
+	ei->ahead = map.m_flags & EXT4_MAP_NEW ? eof : eof + ret;
+	WRITE_ONCE(ei->ahead_end, eof + ret);
 	if (map.m_flags & EXT4_MAP_NEW)
 		atomic64_add(ret, &ext4_eager_of(inode->i_sb)->counts.ahead);
 }
@@ -127,7 +134,7 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 	if (from != ei->grown_to) {
 		WRITE_ONCE(ei->grown, 0);
 		/* What is remembered may have been truncated. */
-		ei->ahead_end = 0;
+		WRITE_ONCE(ei->ahead_end, 0);
 	}
 	ei->grown_to = to;
 	WRITE_ONCE(ei->grown, ei->grown + 1);
@@ -142,50 +149,51 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 	inode_unlock(inode);
 }
 
-static int ext4_eager_remove(struct inode *inode, ext4_lblk_t first,
+/*
+ * Free blocks of a file, of which no page has a buffer. After an error some are left, as
+ * after a crash.
+ */
+static void ext4_eager_remove(struct inode *inode, ext4_lblk_t first,
 			     ext4_lblk_t end)
 {
 	struct ext4_inode_info *info = EXT4_I(inode);
 	handle_t *handle;
-	int err, err2;
 
 	handle = ext4_journal_start(inode, EXT4_HT_TRUNCATE,
-				    ext4_eager_page_credits(inode));
+				    ext4_chunk_trans_blocks(inode, end - first));
 	if (IS_ERR(handle))
-		return PTR_ERR(handle);
+		return;
 	down_write(&info->i_data_sem);
 	ext4_discard_preallocations(inode);
+	ext4_ext_remove_space(inode, first, end - 1);
+	/* Behind it: where the handle was restarted others have looked. */
 	ext4_es_remove_extent(inode, first, end - first);
-	err = ext4_ext_remove_space(inode, first, end - 1);
 	up_write(&info->i_data_sem);
-	err2 = ext4_mark_inode_dirty(handle, inode);
-	err = err ?: err2;
-	err2 = ext4_journal_stop(handle);
-	return err ?: err2;
+	ext4_mark_inode_dirty(handle, inode);
+	ext4_journal_stop(handle);
 }
 
-/* Free what is ahead of a file, with its mutex held, or as it is evicted. */
-static void ext4_eager_trim_locked(struct inode *inode,
-				   struct ext4_eager_inode *ei)
+/* Free what is ahead of a file, or forget it. */
+static void ext4_eager_free_ahead(struct inode *inode,
+				  struct ext4_eager_inode *ei)
 {
+	struct super_block *sb = inode->i_sb;
 	ext4_lblk_t first = max(ei->ahead, ext4_eager_eof(inode));
-	int err;
+	ext4_lblk_t end = ei->ahead_end;
 
-	if (first < ei->ahead_end && sb_start_intwrite_trylock(inode->i_sb)) {
-		err = ext4_eager_remove(inode, first, ei->ahead_end);
-		sb_end_intwrite(inode->i_sb);
-		if (err)
-			ext4_std_error(inode->i_sb, err);
-	}
-	ei->ahead_end = 0;
-	WRITE_ONCE(ei->grown, 0);
+	WRITE_ONCE(ei->ahead_end, 0);
+	if (first >= end || sb_rdonly(sb) || ext4_forced_shutdown(sb) ||
+	    !sb_start_intwrite_trylock(sb))
+		return;
+	ext4_eager_remove(inode, first, end);
+	sb_end_intwrite(sb);
 }
 
 /**
  * ext4_eager_trim - free what has been allocated ahead of a file
- * @inode: any inode, i_rwsem held
+ * @inode: any inode, i_rwsem held for writing; no handle
  *
- * It is not if the file system is being frozen.
+ * It is forgotten if the file system is frozen.
  */
 void ext4_eager_trim(struct inode *inode)
 {
@@ -194,19 +202,25 @@ void ext4_eager_trim(struct inode *inode)
 	if (!ei || !READ_ONCE(ei->ahead_end))
 		return;
 	mutex_lock(&ei->mutex);
-	ext4_eager_trim_locked(inode, ei);
+	filemap_invalidate_lock(inode->i_mapping);
+	truncate_pagecache(inode, i_size_read(inode));
+	ext4_eager_free_ahead(inode, ei);
+	filemap_invalidate_unlock(inode->i_mapping);
 	mutex_unlock(&ei->mutex);
 }
 
 /**
  * ext4_eager_trim_evicted - the same, of an inode that goes
- * @inode: which nobody else uses any more
+ * @inode: which nobody else uses any more, without pages
  * @ei: its
+ *
+ * It is forgotten, too, if there is no memory: whoever reclaims it is not to wait.
  */
 void ext4_eager_trim_evicted(struct inode *inode, struct ext4_eager_inode *ei)
 {
-	if (inode->i_nlink && ei->ahead_end && !sb_rdonly(inode->i_sb))
-		ext4_eager_trim_locked(inode, ei);
+	if (ei->ahead_end && inode->i_nlink && !(current->flags & PF_MEMALLOC) &&
+	    !journal_current_handle())
+		ext4_eager_free_ahead(inode, ei);
 }
 
 /**

@@ -76,15 +76,15 @@ static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
 }
 
 /**
- * ext4_eager_hold - keep a file's data out of the log, and have it settled
- * @inode: any inode, i_rwsem held
+ * ext4_eager_hold_shared - keep a file's data out of the log, and have it settled
+ * @inode: any inode, i_rwsem held, perhaps for reading
  *
  * If settling fails the journal has been aborted, and nothing is changed any more.
  *
  * Return: whether ext4_eager_release() is to be called; if not another holds it
  * for good.
  */
-bool ext4_eager_hold(struct inode *inode)
+bool ext4_eager_hold_shared(struct inode *inode)
 {
 	bool held;
 
@@ -92,10 +92,25 @@ bool ext4_eager_hold(struct inode *inode)
 		return false;
 	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
 	ext4_eager_stop_logging(inode, false);
-	ext4_eager_trim(inode);
 	if (ext4_eager_may_have_copies(inode))
 		ext4_eager_settle(inode->i_sb);
 	return !held;
+}
+
+/**
+ * ext4_eager_hold - the same, for who allocates or moves blocks
+ * @inode: any inode, i_rwsem held for writing
+ *
+ * No blocks are ahead of the file either, until it is released (eager_ahead.c).
+ *
+ * Return: as ext4_eager_hold_shared().
+ */
+bool ext4_eager_hold(struct inode *inode)
+{
+	bool held = ext4_eager_hold_shared(inode);
+
+	ext4_eager_trim(inode);
+	return held;
 }
 
 /**
@@ -134,7 +149,7 @@ int ext4_eager_hold_direct(struct inode *inode, bool nowait)
 		return ext4_eager_stop_logging(inode, true) &&
 			!ext4_eager_may_have_copies(inode) ? 0 : -EAGAIN;
 	}
-	ext4_eager_hold(inode);
+	ext4_eager_hold_shared(inode);
 	return ext4_eager_may_have_copies(inode) ? -EIO : 0;
 }
 

@@ -47,6 +47,28 @@ static inline void ext4_eager_changed(struct inode *inode, struct folio *folio,
 }
 
 /**
+ * ext4_eager_note_unwritten - a block is to be written that is allocated, but unwritten
+ * @inode: the file
+ *
+ * A hint for syncs: such blocks are not among those that are reserved.
+ */
+static inline void ext4_eager_note_unwritten(struct inode *inode)
+{
+	if (ext4_eager_in_force(inode->i_sb) &&
+	    !ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN))
+		ext4_set_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
+}
+
+/**
+ * ext4_eager_may_have_unwritten - may unwritten blocks of a file be dirty?
+ * @inode: the file
+ */
+static inline bool ext4_eager_may_have_unwritten(struct inode *inode)
+{
+	return ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
+}
+
+/**
  * ext4_eager_keeps_dirty - a buffer is about to be written in place
  * @inode: the file
  * @bh: the buffer, dirty, of a locked folio

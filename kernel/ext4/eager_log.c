@@ -149,9 +149,12 @@ static int ext4_eager_convert(handle_t *handle, struct inode *inode,
 			      EXT4_GET_BLOCKS_LOGS_UNWRIT);
 	if (ret < 0)
 		return ret;
-	if (WARN_ON_ONCE(!(map->m_flags & EXT4_MAP_MAPPED) ||
-			 map->m_pblk != bh->b_blocknr))
+	if (unlikely(!(map->m_flags & EXT4_MAP_MAPPED) ||
+		     map->m_pblk != bh->b_blocknr)) {
+		ext4_eager_mark(handle, JBD2_BURST_ALLOCATED);
+		EXT4_ERROR_INODE(inode, "block %u has moved", map->m_lblk);
 		return -EFSCORRUPTED;
+	}
 	clear_buffer_unwritten(bh);
 	return 0;
 }

@@ -266,8 +266,7 @@ static bool ext4_eager_log_window(struct inode *inode,
 	int err = -EAGAIN;
 
 	ext4_eager_look(inode, window, limit, &work);
-	if (!work.fresh &&
-	    ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN))
+	if (!work.fresh && ext4_eager_may_have_unwritten(inode))
 		ext4_clear_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
 	if (!work.blocks)
 		return true;
@@ -304,7 +303,7 @@ static bool ext4_eager_need_not_look(struct inode *inode,
 
 	*why = fresh ? EXT4_EAGER_LARGE : EXT4_EAGER_NO_NEW;
 	return (!fresh || fresh > ext4_eager_worth(inode->i_sb)) &&
-		!ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN) &&
+		!ext4_eager_may_have_unwritten(inode) &&
 		!ext4_eager_may_have_copies(inode);
 }
 

@@ -36,6 +36,7 @@
 
 #define MAX_OPS 20000
 #define MAX_THREADS 16
+#define MAX_HELD 16
 #define MAX_LENGTH (1 << 20)
 #define PAGE 4096
 #define SECTOR 512
@@ -231,8 +232,6 @@ static int do_fill(struct op *op) { return with_file(op, O_RDWR, use_fill); }
 static int do_writeback(struct op *op) { return with_file(op, O_RDONLY, use_writeback); }
 static int do_utimens(struct op *op) { return with_file(op, O_RDWR, use_utimens); }
 static int do_create(struct op *op) { return with_file(op, O_RDWR | O_CREAT | O_EXCL, use_nothing); }
-/* The file stays open until the program ends. */
-static int do_hold(struct op *op) { return open_file(op, O_RDWR) < 0 ? -1 : 0; }
 static int do_truncate(struct op *op) { return truncate(op->word[1], number(op, 2)); }
 static int do_chmod(struct op *op) { return chmod(op->word[1], number(op, 2)); }
 static int do_chown(struct op *op) { return chown(op->word[1], number(op, 2), number(op, 3)); }
@@ -243,6 +242,37 @@ static int do_rename(struct op *op) { return rename(op->word[1], op->word[2]); }
 static int do_link(struct op *op) { return link(op->word[1], op->word[2]); }
 static int do_symlink(struct op *op) { return symlink(op->word[1], op->word[2]); }
 static int do_sync(struct op *op) { (void)op; sync(); return 0; }
+
+/* Files that stay open until they are closed, or the program ends. */
+static struct held {
+	const char *name;
+	int fd;
+} held[MAX_HELD];
+
+static int do_hold(struct op *op)
+{
+	struct held *one = held;
+
+	while (one < held + MAX_HELD && one->name)
+		one++;
+	if (one == held + MAX_HELD)
+		errx(2, "more than %d files are held: %s", MAX_HELD, op->line);
+	one->fd = open_file(op, O_RDWR);
+	if (one->fd < 0)
+		return -1;
+	one->name = op->word[1];
+	return 0;
+}
+
+static int do_close(struct op *op)
+{
+	for (struct held *one = held; one < held + MAX_HELD; one++)
+		if (one->name && !strcmp(one->name, op->word[1])) {
+			one->name = NULL;
+			return close(one->fd);
+		}
+	errx(2, "is not held: %s", op->line);
+}
 
 static int do_setxattr(struct op *op)
 {
@@ -295,7 +325,7 @@ static const struct {
 	OP(mspill, 4, 1), OP(mkeep, 3, 1), OP(kstore, 4, 1), OP(msync, 4, 1),
 	OP(fsync, 2, 1), OP(fdatasync, 2, 1), OP(syncfs, 2, 1), OP(sync, 1, 0),
 	OP(writeback, 4, 1), OP(fill, 3, 1), OP(falloc, 5, 1), OP(utimens, 3, 1), OP(truncate, 3, 1), OP(chmod, 3, 1), OP(chown, 4, 1),
-	OP(setxattr, 4, 1), OP(rmxattr, 3, 1), OP(create, 2, 1), OP(hold, 2, 1), OP(mkdir, 2, 1),
+	OP(setxattr, 4, 1), OP(rmxattr, 3, 1), OP(create, 2, 1), OP(hold, 2, 1), OP(close, 2, 1), OP(mkdir, 2, 1),
 	OP(rmdir, 2, 0), OP(unlink, 2, 0), OP(rename, 3, 2), OP(link, 3, 2), OP(symlink, 3, 2),
 	OP(sleep, 2, 0), OP(align, 2, 0), OP(put, 3, 0),
 	OP(awrite, 4, 1), OP(adwrite, 4, 1), OP(afsync, 2, 1), OP(afdatasync, 2, 1),

@@ -122,7 +122,7 @@ static bool wait_for_window(struct state *s, struct actor *actor, struct file *f
 static bool fsync_choose(struct state *s, struct actor *actor, int f, int large)
 {
 	struct file *file = &s->file[f];
-	bool fresh = file->dirty && !file->mem.block;
+	bool fresh = file->dirty && (!file->mem.block || file->mem.unwritten);
 
 	if (FAULTY(OVERWRITE_NOT_LOOKED) && !fresh) {
 		actor->late = 1;
@@ -143,7 +143,7 @@ static bool fsync_choose(struct state *s, struct actor *actor, int f, int large)
 		return !large && wait_for_window(s, actor, file);
 	}
 	/* Overwrite: a block that is neither new nor has a copy. */
-	if (large || file->mem.unwritten || (!fresh && !entry_of(s, file))) {
+	if (large || (!fresh && !entry_of(s, file))) {
 		file->window &= !FAULTY(WINDOW_NOT_GIVEN_BACK);
 		return next(actor, SYNC_PLACE);
 	}
@@ -157,10 +157,14 @@ static bool log_page(struct state *s, int f, int wish)
 	struct file *file = &s->file[f];
 	struct block *block;
 
-	if (!file->mem.block) {
-		file->mem.block = allocate(s, wish);
+	if (!file->mem.block || file->mem.unwritten) {
+		if (!file->mem.block)
+			file->mem.block = allocate(s, wish);
+		else if (wish)
+			return false;
 		if (!file->mem.block)
 			return false;
+		file->mem.unwritten = 0;
 		if (FAULTY(ALLOCATED_WITHOUT_COPY)) {
 			log_inode(s, file);
 			return true;
@@ -187,8 +191,8 @@ static bool fsync_log(struct state *s, struct actor *actor, int f, int wish)
 	struct file *file = &s->file[f];
 
 	if (finds_changed(s, file)) {
-		/* Frozen: sb_start_intwrite_trylock(). */
-		if (file->mem.unwritten || s->frozen == FROZEN) {
+		/* To be converted when it has been written; frozen: sb_start_intwrite_trylock(). */
+		if ((file->mem.unwritten && file->flight) || s->frozen == FROZEN) {
 			file->window |= !FAULTY(WINDOW_NOT_GIVEN_BACK);
 			return !wish && next(actor, SYNC_PLACE);
 		}
