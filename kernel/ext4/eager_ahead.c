@@ -89,32 +89,50 @@ static bool ext4_eager_may_go_ahead(struct inode *inode)
 		ext4_blocks_count(sbi->s_es) / 16;
 }
 
-/* Allocate blocks behind the end of a file. Are there any, they will do. */
-static void ext4_eager_allocate_ahead(struct inode *inode,
-				      struct ext4_eager_inode *ei)
+/* Allocate blocks behind the end of a file. Returns how many, or an error. */
+static int ext4_eager_allocate(struct inode *inode, struct ext4_map_blocks *map)
 {
-	ext4_lblk_t eof = ext4_eager_eof(inode);
-	struct ext4_map_blocks map = {
-		.m_lblk = eof,
-		.m_len = clamp_t(u64, eof, EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits,
-				 EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits),
-	};
 	handle_t *handle;
 	int ret;
 
 	handle = ext4_journal_start(inode, EXT4_HT_MAP_BLOCKS,
-				    ext4_chunk_trans_blocks(inode, map.m_len));
+				    ext4_chunk_trans_blocks(inode, map->m_len));
 	if (IS_ERR(handle))
-		return;
-	ret = ext4_map_blocks(handle, inode, &map,
+		return PTR_ERR(handle);
+	ret = ext4_map_blocks(handle, inode, map,
 			      EXT4_GET_BLOCKS_CREATE_UNWRIT_EXT);
 	ext4_journal_stop(handle);
-	if (ret <= 0)
-		return;
-	ei->ahead = map.m_flags & EXT4_MAP_NEW ? eof : eof + ret;
-	WRITE_ONCE(ei->ahead_end, eof + ret);
-	if (map.m_flags & EXT4_MAP_NEW)
+	return ret;
+}
+
+/*
+ * Allocate ahead of a file, as much as there is up to what others have allocated. If
+ * there is nothing that becomes ours, do not try again before the file is longer.
+ */
+static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei)
+{
+	ext4_lblk_t next = ext4_eager_eof(inode);
+	ext4_lblk_t end = next + clamp_t(u64, next,
+					 EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits,
+					 EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits);
+	struct ext4_map_blocks map;
+	int ret;
+
+	ei->ahead = next;
+	do {
+		map.m_lblk = next;
+		map.m_len = end - next;
+		ret = ext4_eager_allocate(inode, &map);
+		if (ret <= 0 || !(map.m_flags & EXT4_MAP_NEW))
+			break;
+		next += ret;
 		atomic64_add(ret, &ext4_eager_of(inode->i_sb)->counts.ahead);
+	} while (next < end);
+	if (next == ei->ahead) {
+		next = end;
+		ei->ahead = end;
+	}
+	WRITE_ONCE(ei->ahead_end, next);
 }
 
 /**
@@ -131,11 +149,11 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 
 	if (to <= from)
 		return;
-	if (from != ei->grown_to) {
+	if (from != ei->grown_to)
 		WRITE_ONCE(ei->grown, 0);
-		/* What is remembered may have been truncated. */
+	/* What was ahead was truncated, too. */
+	if (from < ei->grown_to)
 		WRITE_ONCE(ei->ahead_end, 0);
-	}
 	ei->grown_to = to;
 	WRITE_ONCE(ei->grown, ei->grown + 1);
 	if (ei->grown < EXT4_EAGER_AHEAD_AFTER ||
@@ -143,7 +161,7 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 	    !ext4_eager_may_go_ahead(inode) || !inode_trylock(inode))
 		return;
 	if (sb_start_intwrite_trylock(inode->i_sb)) {
-		ext4_eager_allocate_ahead(inode, ei);
+		ext4_eager_go_ahead(inode, ei);
 		sb_end_intwrite(inode->i_sb);
 	}
 	inode_unlock(inode);

@@ -11,6 +11,7 @@
  *                               32-bit program calls write(2)
  *   overwrite:BYTES[,OFFSET]    write(2), 4 KiB at a time
  *   append owrite               4 KiB at the end; write(2) with RWF_SYNC
+ *   halfwrite:BYTES,OFFSET      write(2) of 4 KiB of which memory has only BYTES
  *   nowait:COUNT                COUNT times O_DIRECT with RWF_NOWAIT; prints
  *                               "nowait" and JSON: how many did, how many would
  *                               have blocked
@@ -146,6 +147,18 @@ static void op_overwrite(char *arg)
 
 		need(pwrite(fd, block, size, offset) == size, "pwrite");
 	}
+}
+
+static void op_halfwrite(char *arg)
+{
+	char *map = mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long long bytes, offset;
+
+	need(sscanf(arg, "%lld,%lld", &bytes, &offset) == 2, "halfwrite");
+	need(map != MAP_FAILED && !munmap(map + BLOCK, BLOCK), "mmap");
+	memset(map, 'h', BLOCK);
+	need(pwrite(fd, map + BLOCK - bytes, BLOCK, offset) == bytes, "pwrite of half a block");
+	munmap(map, BLOCK);
 }
 
 static void op_dwrite(char *arg)
@@ -603,7 +616,7 @@ static const struct {
 	const char *name;
 	void (*function)(char *arg);
 } ops[] = {
-	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(dwrite), OP(mwrite), OP(swrite),
+	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(halfwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(write32), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
 	OP(ufsync), OP(fsync32), OP(file), OP(writeback), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
 	OP(later),

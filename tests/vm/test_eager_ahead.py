@@ -1,0 +1,211 @@
+"""eager_sync: blocks that are allocated ahead of a file that grows by syncs, and unwritten ones."""
+
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.host.build import build_modules
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import prepare
+from tests.vm.eagerfs import OPTIONS, bursts_of, requests, run, stats
+from tests.vm.guestfs import MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.planted import FAULTS
+
+pytestmark = pytest.mark.usefixtures("bursts")
+
+KIB = 1024
+PAGE = 4 * KIB
+SECTORS = 8  # of a block
+AHEAD = 64  # blocks
+# A file that a shell has open for writing, and whose third block comes from those ahead.
+GROW = "append fsync " * 3
+GROWN = f"exec 5>>$m/g; o $m/g open {GROW}"
+CLOSE = "exec 5>&-"
+SHOW = 'show() { echo stats "blocks $(stat -c %b $m/g) size $(stat -c %s $m/g)"; }\n'
+
+
+def blocks_of(fs: GuestFs, script: str, *, options: str = OPTIONS) -> list[int]:
+    """What each `show` has found allocated, in blocks of the file system."""
+    with fs.mounted(options):
+        return [one["blocks"] // SECTORS for one in run(fs, SHOW + script)]
+
+
+@pytest.mark.short
+def test_they_go_when_the_file_is_closed(fs: GuestFs) -> None:
+    # Power fails while they are there, and when they have gone.
+    script = f"{GROWN}; show; cut_keeps g; {CLOSE}; show; o $m/g open fsync; cut_keeps g"
+    assert blocks_of(fs, script) == [2 + AHEAD, 3]
+
+
+def test_an_append_changes_nothing_but_the_inode(fs: GuestFs) -> None:
+    """The descriptor, the inode, the data, the record; the first two have allocated theirs."""
+    with fs.mounted(OPTIONS):
+        fs.prepare("append", "fsync")
+        sent = requests(fs, f"{fs.fsops_path} {MNT}/f open " + "append fsync " * 20)
+    assert bursts_of(sent) == [24 * KIB] * 2 + [16 * KIB] * 18
+
+
+def test_who_uses_up_the_last_one_allocates_others(fs: GuestFs) -> None:
+    """As many as the file has."""
+    more = "append fsync " * (AHEAD - 1)
+    with fs.mounted(OPTIONS):
+        seen = run(fs, f"{GROWN}; s; o $m/g open {more}; s; o $m/g open append fsync; s; {CLOSE}")
+    assert [one["blocks_ahead"] for one in seen] == [AHEAD, 2 * AHEAD + 2, 2 * AHEAD + 2]
+
+
+# What is done to a file that has blocks ahead, or had been done before.
+CHANGES = {
+    "nothing": GROWN,
+    "shorter": f"{GROWN}; o $m/g open truncate:4096",
+    "shorter, within a block": f"{GROWN}; o $m/g open truncate:5000",
+    "empty, and longer": f"{GROWN}; o $m/g open truncate:0 append fsync append",
+    "the same size": f"{GROWN}; o $m/g open truncate:12288",
+    "punched": f"{GROWN}; o $m/g open falloc:3,4096,4096",
+    "punched behind the end": f"{GROWN}; o $m/g open falloc:3,20480,4096",
+    "collapsed": f"{GROWN}; o $m/g open falloc:8,0,4096",
+    "inserted": f"{GROWN}; o $m/g open falloc:32,4096,8192",
+    "zeroed": f"{GROWN}; o $m/g open falloc:16,4096,4096",
+    "preallocated, same": f"{GROWN}; o $m/g open falloc:1,12288,40960",
+    "preallocated, farther": f"{GROWN}; o $m/g open falloc:1,40960,4096",
+    "preallocated, longer": f"{GROWN}; o $m/g open falloc:0,8192,40960",
+    "preallocated before": f": >$m/g; o $m/g open falloc:1,0,1048576; {GROWN}",
+    "preallocated before, farther": f": >$m/g; o $m/g open falloc:1,102400,8192; {GROWN}",
+    "direct write": f"{GROWN}; o $m/g open dwrite",
+    "mapped": f"{GROWN}; o $m/g open mwrite msync",
+    "more, not synced": f"{GROWN}; o $m/g open append append",
+    "more, by write-back": f"{GROWN}; o $m/g open append append writeback append fsync",
+    "renamed": f"{GROWN}; mv $m/g $m/x; mv $m/x $m/g",
+    "linked": f"{GROWN}; ln $m/g $m/x; rm $m/g; mv $m/x $m/g",
+    "copied to": f"{GROWN}; cp $f $m/g",
+    "switched off": f"{GROWN}; mount -o remount,un_eager_sync $m",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_left_is_what_it_is_without(fs: GuestFs, change: str) -> None:
+    """As many blocks, and the contents, after a power cut and after a clean unmount."""
+    seen = []
+    for options in (OPTIONS, NO_PERIODIC_COMMIT):
+        script = f"{CHANGES[change]}; {CLOSE}; o $m/g open fsync; show; cut_keeps g; rm $m/x || :"
+        with fs.mounted(options):
+            fs.prepare()
+            (left,) = run(fs, SHOW + script)
+            log = fs.vm.kernel_log()
+            fs.umount()
+            fs.mount(options)
+            (again,) = run(fs, SHOW + "show")
+            text = fs.vm.run(f"md5sum <{MNT}/g").stdout
+        assert left == again
+        assert "EXT4-fs error" not in log, log
+        seen.append((left, text))
+    assert seen[0] == seen[1]
+
+
+def test_those_before_a_gap_stay(fs: GuestFs) -> None:
+    """They are no more behind the end then, and read as zero."""
+    script = f"{GROWN}; o $m/g open overwrite:4096,8192000 fsync; cut_keeps g; {CLOSE}; show"
+    assert blocks_of(fs, script) == [2 + AHEAD + 1 + 1]  # the last is of the tree
+
+
+def test_unlinked_while_it_is_open(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        run(
+            fs,
+            f"free() {{ stat -fc %f $m; }}; sync; before=$(free)\n"
+            f"{GROWN}; rm $m/g; o $m sync; {CLOSE}; sync; settle\n"
+            "[ $(free) = $before ]",
+        )
+
+
+NONE = {
+    "closed between": "for i in 1 2 3 4 5; do o $m/g open append fsync; done",
+    "truncated between": "exec 5>>$m/g; o $m/g open" + " append fsync truncate:0" * 4,
+    "written back": "exec 5>>$m/g; o $m/g open"
+    + " append writeback waitfirst append writeback waitfirst fsync" * 2,
+    "never longer": "exec 5>>$m/g; o $m/g open append fsync" + " write fsync" * 4,
+    "mapped": f"exec 5>>$m/g; o $m/g open append mwrite msync {GROW}",
+    "little free": "fallocate -l $(($(stat -fc '%f*%S' $m) * 19 / 20)) $m/fill; sync; exec 5>>$m/g;"
+    f" o $m/g open {GROW}",
+    "quota": f"exec 5>>$m/g; o $m/g open {GROW}",
+}
+
+
+@pytest.mark.parametrize("case", NONE)
+def test_none_are_allocated(fs: GuestFs, case: str) -> None:
+    with fs.mounted(OPTIONS, mkfs="-O quota" if case == "quota" else ""):
+        run(fs, f": >$m/g; sync; {NONE[case]}; {CLOSE}")
+        assert stats(fs)["blocks_ahead"] == "0"
+
+
+def test_a_file_that_is_closed_while_frozen_keeps_them(fs: GuestFs) -> None:
+    """Nothing waits, and what appends next has them."""
+    script = (
+        f"{GROWN}; o $m freeze; {CLOSE}; o $m thaw; show\n"
+        "o $m/g open append fsync; cut_keeps g; show"
+    )
+    assert blocks_of(fs, script) == [2 + AHEAD, 2 + AHEAD]
+
+
+def test_eviction_frees_what_closing_has_not(
+    vm: Vm, tree: KernelTree, flashdev: Path, fsops: str
+) -> None:
+    """As when two close it at once, and each takes the other for the last."""
+    modules = build_modules(tree, fault=FAULTS / "eager-ahead-not-closed.patch")
+    late = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
+    script = f"{GROWN}; {CLOSE}; show; sync; settle; echo 3 >/proc/sys/vm/drop_caches; show"
+    assert blocks_of(late, script) == [2 + AHEAD, 3]
+
+
+def test_a_write_that_failed_halfway_leaves_no_block_behind(fs: GuestFs) -> None:
+    """Small blocks: it has mapped those of the whole page, behind the end. They go to another."""
+    with fs.mounted(OPTIONS, mkfs="-b 1024"):
+        run(
+            fs,
+            "fallocate -l 64k $m/spare; rm -f /dev/shm/copy /dev/shm/sum\n"
+            f"{GROWN}; o $m/g open halfwrite:1500,12288; {CLOSE}; sync; settle\n"
+            "yes other | dd of=$m/other bs=1k iflag=fullblock status=none || :\n"
+            "rm $m/spare; sync\n"
+            "md5sum <$m/other >/dev/shm/sum\n"
+            "o $m/g open overwrite:2048,13788 fdatasync writeback waitfirst; sync; settle\n"
+            "cp $m/g /dev/shm/copy; echo 3 >/proc/sys/vm/drop_caches\n"
+            "cmp $m/g /dev/shm/copy && md5sum <$m/other | cmp - /dev/shm/sum",
+        )
+
+
+# --- unwritten blocks --------------------------------------------------------------------------
+
+PREALLOCATED = {
+    "inside": ("falloc:0,0,65536", "overwrite:4096,8192"),
+    "behind the end": ("falloc:1,0,65536", "append"),
+    "to its end": ("falloc:0,0,4096", "write"),
+}
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("where", PREALLOCATED)
+def test_preallocated_blocks_are_logged(fs: GuestFs, where: str) -> None:
+    """One burst, nothing is zeroed, and the rest stays unwritten."""
+    falloc, write = PREALLOCATED[where]
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        before = f"o $m/g create {falloc} fsync; settle; o $f open chmod:640 fsync chmod:600 fsync"
+        words = f"{write} fsync"
+        (first,) = run(fs, "s")
+        sent = requests(fs, f"{fs.fsops_path} {MNT}/g open {words}", before=before)
+        (then,) = run(fs, "s; cut_keeps g; settle; placed g")
+    assert bursts_of(sent) == [16 * KIB], sent
+    assert then["data_blocks"] - first["data_blocks"] == 1
+
+
+def test_replacing_a_file_writes_what_was_not_synced(fs: GuestFs) -> None:
+    """As ext4 does for blocks that it has not allocated yet (auto_da_alloc)."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        sent = requests(
+            fs,
+            f"{fs.fsops_path} {MNT}/g open append rename:{MNT}/f",
+            before=f"{GROWN}; settle",
+        )
+        run(fs, CLOSE)
+    assert [size for kind, size in sent if kind == "W"] == [str(PAGE)], sent
