@@ -86,7 +86,7 @@ def append(rng: random.Random) -> Script:
 
 
 def ahead(rng: random.Random) -> Script:
-    """Logs that are open while they grow, and whose blocks ahead go to others; preallocated ones."""
+    """Logs that are open while they grow; others get what they have not used, or preallocate it."""
     script = start({})
     sizes = {"log": 0, "book": 0}
     for path in sizes:
@@ -95,12 +95,18 @@ def ahead(rng: random.Random) -> Script:
     script.begin()
     for number in range(44):
         path = rng.choice(list(sizes))
-        call = rng.choice(["append"] * 8 + ["close", "truncate", "preallocate", "other"])
+        call = rng.choice(
+            ["append"] * 7 + ["close", "truncate", "longer", "longer", "preallocate", "other"]
+        )
         if call == "close":
             script.do("close", path)
         elif call == "truncate":
-            sizes[path] = rng.choice([0, sizes[path] // 2, sizes[path] + 3 * BLOCK])
+            sizes[path] = rng.choice([0, sizes[path] // 2])
             script.do("truncate", path, sizes[path])
+        elif call == "longer":
+            sizes[path] += rng.choice([1000, 3 * BLOCK])
+            script.do("truncate", path, sizes[path])
+            sync_now_and_then(script, rng, path)
         elif call == "preallocate":
             offset = (sizes[path] // BLOCK + rng.choice([0, 1, 20])) * BLOCK
             script.do("falloc", path, PREALLOCATE, offset, rng.choice([1, 5, 60]) * BLOCK)

@@ -55,6 +55,7 @@
  */
 
 #include <linux/quotaops.h>
+#include <linux/sizes.h>
 
 #include "eager_internal.h"
 
@@ -66,8 +67,8 @@
  * a file that grows beside others comes to 500 KiB with the four extents that fit into
  * an inode.
  */
-#define EXT4_EAGER_AHEAD_MIN	(256 << 10)
-#define EXT4_EAGER_AHEAD_MAX	(1 << 20)
+#define EXT4_EAGER_AHEAD_MIN	SZ_256K
+#define EXT4_EAGER_AHEAD_MAX	SZ_1M
 
 /* The first block behind the end of a file. */
 static ext4_lblk_t ext4_eager_eof(struct inode *inode)
@@ -172,7 +173,7 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
  * after a crash.
  */
 static void ext4_eager_remove(struct inode *inode, ext4_lblk_t first,
-			     ext4_lblk_t end)
+			      ext4_lblk_t end)
 {
 	struct ext4_inode_info *info = EXT4_I(inode);
 	handle_t *handle;

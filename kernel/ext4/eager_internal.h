@@ -70,10 +70,12 @@ static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
  */
 #define ext4_eager_wait_event(sb, condition)				\
 do {									\
-	atomic_inc(&ext4_eager_of(sb)->waiting);			\
-	jbd2_burst_end_pause(EXT4_SB(sb)->s_journal);			\
-	wait_event(ext4_eager_of(sb)->wait, condition);			\
-	atomic_dec(&ext4_eager_of(sb)->waiting);			\
+	struct ext4_sb_info *__sbi = EXT4_SB(sb);			\
+									\
+	atomic_inc(&__sbi->s_eager.waiting);				\
+	jbd2_burst_end_pause(__sbi->s_journal);				\
+	wait_event(__sbi->s_eager.wait, condition);			\
+	atomic_dec(&__sbi->s_eager.waiting);				\
 } while (0)
 
 /* How long copies may stay in the log, as write-back's interval: 5 s. */

@@ -23,7 +23,7 @@
  * exposes and the log does not hold: ordered data, zeroes, data whose blocks are
  * converted. Whoever logs such a change marks the transaction, and it is
  * committed with jbd2's own barriers; unless what it exposes had been written
- * when it was marked, and a flush that began later has ended (carrier.c).
+ * when it was marked, and a flush that began later has ended (carrier_flush.c).
  *
  * A worked example. T9 is a rename, T10 an append of a page:
  *

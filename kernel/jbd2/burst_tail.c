@@ -41,7 +41,7 @@
  *   that of jbd2_cleanup_journal_tail(), or that of a commit that looked the
  *   tail up when the floor had moved. If it has failed, or another of the file
  *   system's has that may have taken the places before, the journal aborts and the
- *   tail stays (carrier.c).
+ *   tail stays (carrier_flush.c).
  *
  * Lock order
  * ----------

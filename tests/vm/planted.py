@@ -11,7 +11,11 @@ from fastsync_lab.host.progress import silent
 FAULTS = repo_root() / "tests" / "faults"
 # What takes a moment that not every recording meets is looked for in several. Which moments one
 # meets depends on what has run before in the same guest.
-SEEDS = {"carried-record-too-early": 4, "eager-settled-without-commit": 4}
+SEEDS = {
+    "carried-record-too-early": 4,
+    "eager-settled-without-commit": 4,
+    "eager-ahead-written": 4,
+}
 
 
 def outcome_with(explored: Explorer, fault: str, case: Case, states: int) -> Outcome:

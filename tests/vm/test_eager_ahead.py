@@ -157,7 +157,7 @@ def test_eviction_frees_what_closing_has_not(
     assert blocks_of(late, script) == [2 + AHEAD, 3]
 
 
-def test_a_write_that_failed_halfway_leaves_no_block_behind(fs: GuestFs) -> None:
+def test_a_write_that_failed_halfway(fs: GuestFs) -> None:
     """Small blocks: it has mapped those of the whole page, behind the end. They go to another."""
     with fs.mounted(OPTIONS, mkfs="-b 1024"):
         run(

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Carried commits (carrier.c): flushes with numbers.
+ *
+ * Idea
+ * ----
+ *
+ * Commits that are carried, and bursts (burst.c), count on flushes that others send.
+ * So each flush of a file system has a number, by which one knows what it covers: all
+ * that had been written before it began. And one knows whether a flush has failed
+ * meanwhile, which may have lost what another, that ended well, seems to cover.
+ *
+ * A worked example; T9's blocks have been written when the last number is 4:
+ *
+ *   Flush 5 begins, then 6. Flush 6 ends, well. It covers the blocks, unless flush 5,
+ *   which the device may have had before it, fails: so it is waited for.
+ *   Flush 5 fails. One has failed since T9 began: its blocks may be gone.
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - Flushes are numbered when they begin, before they are submitted. One with a
+ *   number above the last one begun at some moment is therefore submitted after
+ *   that moment, and covers every write that had completed by then.
+ * - A flush that fails may lose all that the device had cached, and the next one
+ *   may succeed, and its task run first. Which is the next one for the device, the
+ *   numbers do not tell. So a flush counts once all have ended, too, that had begun
+ *   by its end, and none has failed since it began. That goes for the fsync that
+ *   sent it as well. A carried commit is given up, and the journal aborts, if any
+ *   flush has failed since it started: its blocks may be gone.
+ * - So it goes for a commit with barriers of its own, of which stock jbd2 need not
+ *   ask: there every fsync of a change is a commit, and one thread does them all.
+ *   Here the failed flush may be that of an fsync that has left its commit out, and
+ *   that aborts the journal only when its task runs. So the record's flush has a
+ *   number, too. Once the record is written the commit waits for the flushes that
+ *   had begun by then, and the journal aborts if any has failed since it began, or
+ *   one before that is to abort the journal. The record may be on the medium by
+ *   then, as may be that of any commit whose end is not told. If a flush has failed
+ *   before it is sent it is not written.
+ * - So it goes for the flush before the log's tail moves, behind which blocks and
+ *   data (burst_tail.c) are in their places only. With bursts the tail stays if that
+ *   flush is not to be trusted, and the journal aborts. Without, the tail moves and
+ *   nobody is waited for, as in stock jbd2.
+ * - Those who wait for each other's flushes get on: nobody waits for others before
+ *   his own has ended. Until then he waits for no handle, no commit of this journal,
+ *   no j_checkpoint_mutex and no limit of a cgroup. A flush that begins after that is
+ *   waited for by none of them.
+ * - What no number tells: flushes of the device that are not the file system's,
+ *   through another partition or by fsync of the device itself; the flush that stands
+ *   for FUA where the device has none, of a superblock; and those of fast commits and
+ *   of a file system whose journal is on another device, where none is carried.
+ *
+ * Lock order
+ * ----------
+ *
+ * j_checkpoint_mutex, j_state_lock, then the carrier's lock, which is released
+ * before anybody is woken.
+ */
+
+#include <linux/bio.h>
+#include <linux/blk-cgroup.h>
+#include <linux/blkdev.h>
+
+#include "carrier_internal.h"
+
+static void jbd2_carrier_number(struct jbd2_carrier *carrier,
+				struct jbd2_flush *flush)
+{
+	lockdep_assert_held(&carrier->lock);
+	flush->number = ++carrier->begun;
+	list_add_tail(&flush->list, &carrier->under_way);
+}
+
+/**
+ * jbd2_carrier_issue_flush - as blkdev_issue_flush(), but charged to the root cgroup
+ * @bdev: the device
+ *
+ * For flushes with a number, which others wait for: no limit of a cgroup may hold
+ * one up.
+ */
+int jbd2_carrier_issue_flush(struct block_device *bdev)
+{
+	struct bio bio;
+	int err;
+
+	bio_init(&bio, bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
+	bio_associate_blkg_from_css(&bio, blkcg_root_css);
+	err = submit_bio_wait(&bio);
+	bio_uninit(&bio);
+	return err;
+}
+EXPORT_SYMBOL_GPL(jbd2_carrier_issue_flush);
+
+/**
+ * jbd2_carrier_begin_flush - the device is about to be flushed
+ * @carrier: of the file system on that device
+ * @flush: for jbd2_carrier_end_flush() or jbd2_carrier_note_flush()
+ */
+void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
+			      struct jbd2_flush *flush)
+{
+	spin_lock(&carrier->lock);
+	flush->failed_before = carrier->failed;
+	jbd2_carrier_number(carrier, flush);
+	spin_unlock(&carrier->lock);
+}
+EXPORT_SYMBOL(jbd2_carrier_begin_flush);
+
+/**
+ * jbd2_carrier_failed - how many flushes have failed
+ * @carrier: of the file system on the device
+ */
+u64 jbd2_carrier_failed(struct jbd2_carrier *carrier)
+{
+	u64 failed;
+
+	spin_lock(&carrier->lock);
+	failed = carrier->failed;
+	spin_unlock(&carrier->lock);
+	return failed;
+}
+EXPORT_SYMBOL(jbd2_carrier_failed);
+
+static bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier,
+				  u64 failed_before)
+{
+	lockdep_assert_held(&carrier->lock);
+	return carrier->broken || carrier->failed != failed_before;
+}
+
+/**
+ * jbd2_carrier_lost - may what had been written then have been lost by a flush?
+ * @carrier: of the file system on the device
+ * @failed_before: what jbd2_carrier_failed() said when it had been written
+ */
+bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before)
+{
+	bool lost;
+
+	spin_lock(&carrier->lock);
+	lost = jbd2_carrier_has_lost(carrier, failed_before);
+	spin_unlock(&carrier->lock);
+	return lost;
+}
+EXPORT_SYMBOL(jbd2_carrier_lost);
+
+/* All flushes with lower numbers than this have ended. */
+static u64 jbd2_carrier_ended(struct jbd2_carrier *carrier)
+{
+	struct jbd2_flush *first;
+
+	lockdep_assert_held(&carrier->lock);
+	first = list_first_entry_or_null(&carrier->under_way,
+					 struct jbd2_flush, list);
+	return first ? first->number : carrier->begun + 1;
+}
+
+/**
+ * jbd2_carrier_all_ended - have flushes up to this one ended, well or not?
+ * @carrier: of the file system on the device
+ * @number: of the flush
+ */
+bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
+{
+	bool ended;
+
+	spin_lock(&carrier->lock);
+	ended = jbd2_carrier_ended(carrier) > number;
+	spin_unlock(&carrier->lock);
+	return ended;
+}
+
+/* A flush has ended, and whoever waits for that is told. */
+static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
+				  struct jbd2_flush *flush, int err, bool aborts)
+{
+	spin_lock(&carrier->lock);
+	list_del_init(&flush->list);
+	if (err) {
+		carrier->failed++;
+		if (aborts)
+			WRITE_ONCE(carrier->broken, true);
+	} else {
+		/* The record's may be one of a journal on another device. */
+		if (flush != &carrier->record && carrier->well < flush->number)
+			carrier->well = flush->number;
+		/* The device may have had one that began later before it. */
+		flush->number = carrier->begun;
+	}
+	if (carrier->well < jbd2_carrier_ended(carrier))
+		carrier->carried = carrier->well;
+	spin_unlock(&carrier->lock);
+	if (wq_has_sleeper(&carrier->wait))
+		wake_up_all(&carrier->wait);
+}
+
+/* Has what a flush that ended well was to make durable been lost by another? */
+static int jbd2_carrier_outwait(struct jbd2_carrier *carrier,
+				const struct jbd2_flush *flush)
+{
+	wait_event(carrier->wait,
+		   jbd2_carrier_all_ended(carrier, flush->number));
+	return jbd2_carrier_lost(carrier, flush->failed_before) ? -EIO : 0;
+}
+
+/**
+ * jbd2_carrier_note_flush - a flush of the device has ended
+ * @carrier: of the file system on that device
+ * @flush: what jbd2_carrier_begin_flush() was given
+ * @err: what came of it
+ * @aborts: the caller aborts the journal if it has failed
+ *
+ * Others count on the flush. The caller does not ask whether it can.
+ */
+void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
+			     struct jbd2_flush *flush, int err, bool aborts)
+{
+	journal_t *journal = jbd2_journal_of(carrier);
+	/* Lost with it are places of data that the log still has. */
+	bool on = READ_ONCE(jbd2_burst_of(journal)->on);
+
+	jbd2_carrier_note_end(carrier, flush, err, aborts || on);
+	if (err && on)
+		jbd2_journal_abort(journal, err);
+}
+EXPORT_SYMBOL(jbd2_carrier_note_flush);
+
+/**
+ * jbd2_carrier_end_flush - the same, and the caller counts on the flush, too
+ * @carrier: of the file system on that device
+ * @flush: what jbd2_carrier_begin_flush() was given
+ * @err: what came of it
+ * @aborts: the caller aborts the journal if it has failed
+ *
+ * Waits for the flushes that have begun by now, of which most have ended.
+ *
+ * Return: @err, or -EIO if what this one was to make durable may have been lost
+ * by one of those.
+ */
+int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
+			   struct jbd2_flush *flush, int err, bool aborts)
+{
+	jbd2_carrier_note_flush(carrier, flush, err, aborts);
+	return err ?: jbd2_carrier_outwait(carrier, flush);
+}
+EXPORT_SYMBOL(jbd2_carrier_end_flush);
+
+/**
+ * jbd2_carrier_flush - the commit thread's own flush, for want of somebody else's
+ * @journal: the journal
+ *
+ * Return: 0 or an error, after which what had been written may be lost.
+ */
+int jbd2_carrier_flush(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	struct jbd2_flush flush;
+	int err;
+
+	jbd2_carrier_begin_flush(carrier, &flush);
+	err = jbd2_carrier_issue_flush(journal->j_dev);
+	return jbd2_carrier_end_flush(carrier, &flush, err, true);
+}
+
+/**
+ * jbd2_carrier_flush_tail - flush what has been checkpointed; the tail is to move
+ * @journal: the journal, j_checkpoint_mutex held
+ *
+ * Without bursts the tail moves whatever comes of it, as in stock jbd2.
+ *
+ * Return: 0; or with bursts -EIO, if what is in place may be lost: the tail must
+ * stay, and the journal has been aborted.
+ */
+int jbd2_carrier_flush_tail(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	bool on = jbd2_burst_on(journal);
+	struct jbd2_flush flush;
+	int err;
+
+	if (!(journal->j_flags & JBD2_BARRIER) && !on)
+		return 0;
+	if (likely(!on && !READ_ONCE(carrier->counts))) {
+		blkdev_issue_flush(journal->j_fs_dev);
+		return 0;
+	}
+	jbd2_carrier_begin_flush(carrier, &flush);
+	err = jbd2_carrier_issue_flush(journal->j_fs_dev);
+	if (!on) {
+		jbd2_carrier_note_flush(carrier, &flush, err, false);
+		return 0;
+	}
+	err = jbd2_carrier_end_flush(carrier, &flush, err, true);
+	if (err)
+		jbd2_journal_abort(journal, -EIO);
+	return err ? -EIO : 0;
+}
+
+/**
+ * jbd2_carrier_begin_commit - a commit begins, and has not written anything
+ * @journal: the journal
+ */
+void jbd2_carrier_begin_commit(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+
+	if (likely(!READ_ONCE(carrier->counts)))
+		return;
+	spin_lock(&carrier->lock);
+	carrier->record.failed_before = carrier->failed;
+	spin_unlock(&carrier->lock);
+}
+
+/**
+ * jbd2_carrier_begin_record - a record is about to be sent, with a flush before it
+ * @journal: the journal
+ *
+ * Return: 0, or -EIO if blocks that it vouches for may be lost.
+ */
+int jbd2_carrier_begin_record(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	int err = 0;
+
+	if (!(journal->j_flags & JBD2_BARRIER))
+		return 0;
+	spin_lock(&carrier->lock);
+	if (jbd2_carrier_has_lost(carrier, carrier->record.failed_before))
+		err = -EIO;
+	else
+		jbd2_carrier_number(carrier, &carrier->record);
+	spin_unlock(&carrier->lock);
+	return err;
+}
+
+/**
+ * jbd2_carrier_end_record - a commit record has been written
+ * @journal: the journal
+ * @err: what came of it
+ *
+ * Waits for the flushes that have begun by now, of which most have ended.
+ *
+ * Return: @err, or -EIO if the commit is not to be trusted: what its flush was to
+ * make durable may have been lost by one of those.
+ */
+int jbd2_carrier_end_record(journal_t *journal, int err)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	struct jbd2_flush *flush = &carrier->record;
+
+	/* There is one commit at a time, and none looks at the list for another. */
+	if (likely(!READ_ONCE(carrier->counts)) || list_empty(&flush->list))
+		return err;
+	jbd2_carrier_note_end(carrier, flush, err, true);
+	return err ?: jbd2_carrier_outwait(carrier, flush);
+}
+
+/**
+ * jbd2_carrier_numbers - how many flushes have begun, and how many have failed
+ * @journal: the journal
+ * @begun: the number of the last one that has begun
+ * @failed: how many have failed so far
+ */
+void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+
+	spin_lock(&carrier->lock);
+	*begun = carrier->begun;
+	*failed = carrier->failed;
+	spin_unlock(&carrier->lock);
+}
+
+/**
+ * jbd2_carrier_covers - has a flush that began later made something durable?
+ * @journal: the journal
+ * @begun: what jbd2_carrier_numbers() said when it had been written
+ * @failed: likewise
+ */
+bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	bool covers;
+
+	spin_lock(&carrier->lock);
+	covers = carrier->carried > begun && carrier->failed == failed;
+	spin_unlock(&carrier->lock);
+	return covers;
+}
