@@ -118,8 +118,9 @@ class Explorer:
         self.recorder.vm.kernel_log()
         self.recorder.record(folder, case.mount_options, script, case.kind)
         self.recorder.set_parameters(dict.fromkeys(delays, "0"))
-        if bad := check_kernel_log(self.recorder.vm.kernel_log()):
-            raise FastsyncError(f"{case.name}: the kernel complained: {bad[0]}")
+        log = self.recorder.vm.kernel_log()
+        if check_kernel_log(log):
+            raise FastsyncError(f"{case.name}: the kernel complained: {self.recorder.vm.said(log)}")
         (folder / "modules").write_text(module_digest(self.builds.subject))
         return folder
 
