@@ -16,12 +16,11 @@
  * A worked example, of blocks of 4 KiB:
  *
  *   Two appends, each of a block and synced. Each allocates one: the file has b0 and b1.
- *   The second is followed by an allocation of b2 to b65, unwritten: in T9, which nobody
- *   waits for.
- *   An append, synced: T9 has the 64 blocks, the data of b2, and that b2 is written.
- *	Power fails before T9 is on disk: the file ends with b1, and b2 is free.
- *	Power fails later: the file ends with b2. Behind its end it has 63 blocks that
- *	read as zero to whoever makes it longer, as after fallocate().
+ *   The second allocates b2 to b65, too, unwritten, as a rule in its own T9.
+ *	Power fails when T9 is on disk: behind its end the file has 64 blocks that read
+ *	as zero to whoever makes it longer, as after fallocate().
+ *   An append, synced: T10 has the data of b2, and that b2 is written.
+ *	Power fails before T10 is on disk: the file ends with b1, and b2 is unwritten.
  *   The file is closed: b3 to b65 are free again.
  *
  * Invariants and why they hold
@@ -33,7 +32,7 @@
  *   first: fallocate() in each mode, and all those that call ext4_eager_hold(). They are
  *   forgotten then even if they could not be freed.
  * - No block is freed that lies below the end: only who holds i_rwsem for writing changes
- *   that, and it is held when blocks are freed, unless the inode is evicted.
+ *   that, and it is held when blocks are freed.
  * - Blocks are not allocated while the file is truncated, which may let others in between
  *   two of its handles: i_rwsem is held then, too.
  * - No buffer keeps the number of a block that was freed: a write that failed halfway
@@ -43,9 +42,9 @@
  * - Blocks ahead are few: a file is open for writing that has some, and they come to
  *   256 KiB, or to as much as the file has, up to 1 MiB. There are none if little is free,
  *   or if quotas are in use, where they would count as the user's.
- * - Two who close the file at once may both take the other for the last. Eviction
- *   frees what is left then. It stays where it is after a crash, and if the file is closed
- *   while the file system is frozen: behind the end, for whoever appends next.
+ * - What cannot be freed does no harm: it stays behind the end, for whoever appends next.
+ *   So after a crash, if the file is closed while the file system is frozen or i_rwsem
+ *   is held, or by two at once, who each take the other for the last.
  *
  * Lock order
  * ----------
@@ -133,7 +132,7 @@ static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei
 		next = end;
 		ei->ahead = end;
 	}
-	WRITE_ONCE(ei->ahead_end, next);
+	ei->ahead_end = next;
 }
 
 /**
@@ -150,13 +149,12 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 
 	if (to <= from)
 		return;
-	if (from != ei->grown_to)
-		WRITE_ONCE(ei->grown, 0);
+	/* Never 0 on the way: ext4_eager_trim() would not look at what is ahead. */
+	WRITE_ONCE(ei->grown, from == ei->grown_to ? ei->grown + 1 : 1);
 	/* What was ahead was truncated, too. */
 	if (from < ei->grown_to)
-		WRITE_ONCE(ei->ahead_end, 0);
+		ei->ahead_end = 0;
 	ei->grown_to = to;
-	WRITE_ONCE(ei->grown, ei->grown + 1);
 	if (ei->grown < EXT4_EAGER_AHEAD_AFTER ||
 	    ei->ahead_end > ext4_eager_eof(inode) ||
 	    !ext4_eager_may_go_ahead(inode) || !inode_trylock(inode))
@@ -192,7 +190,7 @@ static void ext4_eager_remove(struct inode *inode, ext4_lblk_t first,
 	ext4_journal_stop(handle);
 }
 
-/* Free what is ahead of a file, or forget it. */
+/* Free what is ahead of a file, or forget it, with its mutex held. */
 static void ext4_eager_free_ahead(struct inode *inode,
 				  struct ext4_eager_inode *ei)
 {
@@ -200,7 +198,7 @@ static void ext4_eager_free_ahead(struct inode *inode,
 	ext4_lblk_t first = max(ei->ahead, ext4_eager_eof(inode));
 	ext4_lblk_t end = ei->ahead_end;
 
-	WRITE_ONCE(ei->ahead_end, 0);
+	ei->ahead_end = 0;
 	if (first >= end || sb_rdonly(sb) || ext4_forced_shutdown(sb) ||
 	    !sb_start_intwrite_trylock(sb))
 		return;
@@ -218,28 +216,18 @@ void ext4_eager_trim(struct inode *inode)
 {
 	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
 
-	if (!ei || !READ_ONCE(ei->ahead_end))
+	if (!ei || !READ_ONCE(ei->grown))
 		return;
+	/* A sync that is about to allocate has it. */
 	mutex_lock(&ei->mutex);
-	filemap_invalidate_lock(inode->i_mapping);
-	truncate_pagecache(inode, i_size_read(inode));
-	ext4_eager_free_ahead(inode, ei);
-	filemap_invalidate_unlock(inode->i_mapping);
-	mutex_unlock(&ei->mutex);
-}
-
-/**
- * ext4_eager_trim_evicted - the same, of an inode that goes
- * @inode: which nobody else uses any more, without pages
- * @ei: its
- *
- * It is forgotten, too, if there is no memory: whoever reclaims it is not to wait.
- */
-void ext4_eager_trim_evicted(struct inode *inode, struct ext4_eager_inode *ei)
-{
-	if (ei->ahead_end && inode->i_nlink && !(current->flags & PF_MEMALLOC) &&
-	    !journal_current_handle())
+	WRITE_ONCE(ei->grown, 0);
+	if (ei->ahead_end) {
+		filemap_invalidate_lock(inode->i_mapping);
+		truncate_pagecache(inode, i_size_read(inode));
 		ext4_eager_free_ahead(inode, ei);
+		filemap_invalidate_unlock(inode->i_mapping);
+	}
+	mutex_unlock(&ei->mutex);
 }
 
 /**
@@ -251,13 +239,13 @@ void ext4_eager_close(struct inode *inode, struct file *file)
 {
 	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
 
-	if (likely(!ei) || !(file->f_mode & FMODE_WRITE) ||
+	if (likely(!ei || !READ_ONCE(ei->grown)) ||
+	    !(file->f_mode & FMODE_WRITE) ||
 	    atomic_read(&inode->i_writecount) != 1)
 		return;
-	WRITE_ONCE(ei->grown, 0);
-	if (!READ_ONCE(ei->ahead_end))
+	/* Whoever has it may wait for something that the caller is to do. */
+	if (!inode_trylock(inode))
 		return;
-	inode_lock(inode);
 	ext4_eager_trim(inode);
 	inode_unlock(inode);
 }

@@ -152,7 +152,6 @@ void ext4_eager_evict(struct inode *inode)
 	if (!ext4_eager_unlist_idle(eager, ei))
 		ext4_eager_wait_event(inode->i_sb,
 				      ext4_eager_unlist_idle(eager, ei));
-	ext4_eager_trim_evicted(inode, ei);
 	EXT4_I(inode)->i_eager = NULL;
 	kfree(ei);
 }

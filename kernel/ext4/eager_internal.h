@@ -83,7 +83,6 @@ do {									\
 
 /* eager_ahead.c */
 void ext4_eager_note_growth(struct inode *inode, loff_t from);
-void ext4_eager_trim_evicted(struct inode *inode, struct ext4_eager_inode *ei);
 
 /* eager_copy.c */
 bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);

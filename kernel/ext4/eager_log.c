@@ -116,8 +116,11 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 	if (!head)
 		return;
 	do {
-		if (bh_offset(bh) < to && bh_offset(bh) + bh->b_size > from)
+		if (bh_offset(bh) < to && bh_offset(bh) + bh->b_size > from) {
 			clear_buffer_logged(bh);
+			if (buffer_unwritten(bh))
+				ext4_eager_note_unwritten(inode);
+		}
 		bh = bh->b_this_page;
 	} while (bh != head);
 	spin_lock(&ei->lock);
@@ -174,9 +177,14 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 		return ret;
 	if (buffer_unwritten(bh) && !(map.m_flags & EXT4_MAP_MAPPED))
 		return ext4_eager_convert(handle, inode, bh, &map);
-	if (!buffer_delay(bh))
-		return map.m_flags & EXT4_MAP_MAPPED &&
-			map.m_pblk == bh->b_blocknr ? 0 : -EAGAIN;
+	if (!buffer_delay(bh)) {
+		if (!(map.m_flags & EXT4_MAP_MAPPED) ||
+		    map.m_pblk != bh->b_blocknr)
+			return -EAGAIN;
+		/* Who has converted a neighbour may have zeroed it. */
+		clear_buffer_unwritten(bh);
+		return 0;
+	}
 	/* Preallocated since, or to be read past the page cache: eager_sync.c. */
 	if (ret || ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
 		return -EAGAIN;

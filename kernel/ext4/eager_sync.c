@@ -265,9 +265,12 @@ static bool ext4_eager_log_window(struct inode *inode,
 	struct ext4_eager_work work;
 	int err = -EAGAIN;
 
-	ext4_eager_look(inode, window, limit, &work);
-	if (!work.fresh && ext4_eager_may_have_unwritten(inode))
+	/* Who dirties one behind the look says so again. */
+	if (ext4_eager_may_have_unwritten(inode))
 		ext4_clear_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
+	ext4_eager_look(inode, window, limit, &work);
+	if (work.fresh || work.blocks > limit)
+		ext4_eager_note_unwritten(inode);
 	if (!work.blocks)
 		return true;
 	if (ext4_eager_choose(inode, &work, limit, &why) &&

@@ -21,6 +21,7 @@
  *                               return; the same with MIB MiB, newly written, of
  *                               FILE.backlog
  *   writebackmeta               the same with the metadata on $FASTSYNC_DEV
+ *   writebackfirst              send the first block of FILE, and wait for it
  *   waitfirst                   wait for the first block of FILE, if it is under
  *                               write-back
  *   pages:COUNT                 overwrite the first COUNT pages and send each
@@ -334,6 +335,12 @@ static void send(int file)
 
 static void op_writeback(char *arg) { send(fd); }
 
+static void op_writebackfirst(char *arg)
+{
+	need(!sync_file_range(fd, 0, BLOCK,
+			      SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER), "sync_file_range");
+}
+
 static void op_waitfirst(char *arg)
 {
 	need(!sync_file_range(fd, 0, BLOCK, SYNC_FILE_RANGE_WAIT_BEFORE), "sync_file_range");
@@ -618,7 +625,7 @@ static const struct {
 } ops[] = {
 	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(halfwrite), OP(dwrite), OP(mwrite), OP(swrite),
 	OP(awrite), OP(uwrite), OP(write32), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
-	OP(ufsync), OP(fsync32), OP(file), OP(writeback), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
+	OP(ufsync), OP(fsync32), OP(file), OP(writeback), OP(writebackfirst), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),

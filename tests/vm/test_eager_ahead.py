@@ -1,16 +1,9 @@
 """eager_sync: blocks that are allocated ahead of a file that grows by syncs, and unwritten ones."""
 
-from pathlib import Path
-
 import pytest
 
-from fastsync_lab.host.build import build_modules
-from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import prepare
 from tests.vm.eagerfs import OPTIONS, bursts_of, requests, run, stats
 from tests.vm.guestfs import MNT, NO_PERIODIC_COMMIT, GuestFs
-from tests.vm.planted import FAULTS
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -147,16 +140,6 @@ def test_a_file_that_is_closed_while_frozen_keeps_them(fs: GuestFs) -> None:
     assert blocks_of(fs, script) == [2 + AHEAD, 2 + AHEAD]
 
 
-def test_eviction_frees_what_closing_has_not(
-    vm: Vm, tree: KernelTree, flashdev: Path, fsops: str
-) -> None:
-    """As when two close it at once, and each takes the other for the last."""
-    modules = build_modules(tree, fault=FAULTS / "eager-ahead-not-closed.patch")
-    late = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
-    script = f"{GROWN}; {CLOSE}; show; sync; settle; echo 3 >/proc/sys/vm/drop_caches; show"
-    assert blocks_of(late, script) == [2 + AHEAD, 3]
-
-
 def test_a_write_that_failed_halfway(fs: GuestFs) -> None:
     """Small blocks: it has mapped those of the whole page, behind the end. They go to another."""
     with fs.mounted(OPTIONS, mkfs="-b 1024"):
@@ -196,6 +179,19 @@ def test_preallocated_blocks_are_logged(fs: GuestFs, where: str) -> None:
         (then,) = run(fs, "s; cut_keeps g; settle; placed g")
     assert bursts_of(sent) == [16 * KIB], sent
     assert then["data_blocks"] - first["data_blocks"] == 1
+
+
+def test_what_a_neighbour_has_zeroed_is_settled(fs: GuestFs) -> None:
+    """Write-back of a block makes the whole of a small extent written, by zeroes beside it."""
+    with fs.mounted(f"{OPTIONS},nodioread_nolock"):
+        fs.prepare()
+        run(
+            fs,
+            "o $m/g create falloc:0,0,32768 fsync; settle\n"
+            f"o $m/g open overwrite:{PAGE},0 overwrite:{PAGE},{4 * PAGE}\n"
+            "o $m/g open writebackfirst; o $m/g open fsync; cut_keeps g\n"
+            "sleep 7; placed g",  # settled, and not by write-back as usual
+        )
 
 
 def test_replacing_a_file_writes_what_was_not_synced(fs: GuestFs) -> None:

@@ -40,6 +40,7 @@ FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
     "burst-no-jump": test_eager_log.test_stale_log_of_an_older_file_system,
     "burst-flush-error-ignored": failed_flush,
     "eager-ahead-frees-others": preallocated_before,
+    "eager-zeroed-left-unwritten": (test_eager_ahead.test_what_a_neighbour_has_zeroed_is_settled),
     "eager-ahead-pages-kept": test_eager_ahead.test_a_write_that_failed_halfway,
 }
 # Which workload of the explorer has to show it, and a word of the verdict.
