@@ -2,8 +2,8 @@
 
 import re
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from mmap import mmap
 from pathlib import Path
@@ -25,6 +25,7 @@ from fastsync_lab.machine.kernel_log import check_kernel_log
 
 # When the kernel replays fast commits it counts an inode's blocks anew, and not that of its xattrs.
 BLOCKS_WRONG = re.compile(r"Inode \d+, i_blocks is \d+, should be \d+\.  Fix\? no")
+TRUNCATED = re.compile(r"Truncating orphaned inode (\d+)")
 MUCH_LATER_S = 4102444800  # the year 2100
 UNREADABLE = (FastsyncError, ValueError, IndexError, struct.error)
 # What e2fsck -fy says of a sound file system whose journal it has replayed.
@@ -67,9 +68,6 @@ class Judge:
 
     def __init__(self, case: Case, script: Script, ops: list[Op], work: Path) -> None:
         self._fsck = E2fsck(work, case.kind)
-        last_ns = max((op.stop_ns for op in ops), default=0)
-        grain_ns = case.kind.grain_ns  # a stamp may be as much earlier as that
-        self._last_ns = last_ns if grain_ns == 1 else last_ns // grain_ns * grain_ns - 1
         read = read_sqlite
         if script.flushing:
             read = partial(read_table, client=built_program(script.program))
@@ -84,45 +82,69 @@ class Judge:
         before = {number: bytes(page_of(state_image, number)) for number in found.pages}
         self._fsck.put_pages(found.pages)
         checked = tuple(self._fsck.clean("the kernel"))
-        kernel += self._broken_promises("the kernel", found.tree, returned)
+        kernel += self._broken_promises_to_databases("the kernel", returned)
         self._fsck.put_pages(before)
         e2fsck = [*self._fsck.repair(), *self._fsck.clean("e2fsck")]
+        by_kernel = found.tree
         try:
             by_e2fsck = Image(self._fsck.contents).tree()
+            by_kernel = without_completion(by_kernel, by_e2fsck, self._fsck.truncated)
+            if wrong := differences(by_kernel, by_e2fsck):
+                e2fsck += wrong
+                e2fsck += self._broken_promises("e2fsck", by_e2fsck, returned)
+                e2fsck += self._broken_promises_to_databases("e2fsck", returned)
         except UNREADABLE as error:
-            unreadable = f"after e2fsck the image cannot be read: {error}"
-            return Verdict(tuple(kernel), checked, (*e2fsck, unreadable))
-        if wrong := differences(found.tree, by_e2fsck, self._last_ns):
-            e2fsck += wrong
-            e2fsck += self._broken_promises("e2fsck", by_e2fsck, returned)
+            e2fsck.append(f"after e2fsck the image cannot be read: {error}")
+        kernel += self._broken_promises("the kernel", by_kernel, returned)
         return Verdict(tuple(kernel), checked, tuple(e2fsck))
 
     def _broken_promises(self, whose: str, tree: Tree, returned: frozenset[int]) -> list[str]:
-        """Of what e2fsck looked at last, which has these files."""
         problems = junk_problems(tree)
-        try:
-            if self._files:
-                problems += self._files.problems(tree, returned)
-            if self._sql and returned:
-                problems += self._sql.problems(Image(self._fsck.contents), returned)
-        except UNREADABLE as error:
-            problems.append(f"the image cannot be read: {error}")
-        return [f"after recovery by {whose}: {text}" for text in problems]
+        if self._files:
+            problems += _readable(partial(self._files.problems, tree, returned))
+        return _after(whose, problems)
+
+    def _broken_promises_to_databases(self, whose: str, returned: frozenset[int]) -> list[str]:
+        """Of what e2fsck looked at last."""
+        sql = self._sql
+        if not sql or not returned:
+            return []
+        return _after(whose, _readable(lambda: sql.problems(Image(self._fsck.contents), returned)))
 
 
-def differences(by_kernel: Tree, by_fsck: Tree, last_ns: int) -> list[str]:
-    """Where the two recoveries disagree.
+def _readable(problems: Callable[[], list[str]]) -> list[str]:
+    try:
+        return problems()
+    except UNREADABLE as error:
+        return [f"the image cannot be read: {error}"]
 
-    The kernel, but not e2fsck, stamps a file whose truncation it completes: later than `last_ns`.
+
+def _after(whose: str, problems: list[str]) -> list[str]:
+    return [f"after recovery by {whose}: {text}" for text in problems]
+
+
+def without_completion(by_kernel: Tree, by_fsck: Tree, truncated: frozenset[int]) -> Tree:
+    """What the kernel recovered, but for the stamps of files whose truncation it has completed.
+
+    `truncated`: their inodes. The kernel stamps them with the time of the recovery, e2fsck does
+    not.
     """
+    return {
+        path: replace(file, mtime_ns=other.mtime_ns, ctime_ns=other.ctime_ns)
+        if file.ino in truncated and (other := by_fsck.get(path))
+        else file
+        for path, file in by_kernel.items()
+    }
+
+
+def differences(by_kernel: Tree, by_fsck: Tree) -> list[str]:
+    """Where the two recoveries disagree."""
     problems = [
         f"{path}: there only after recovery by {'e2fsck' if path in by_fsck else 'the kernel'}"
         for path in sorted(by_kernel.keys() ^ by_fsck.keys())
     ]
     for path in sorted(by_kernel.keys() & by_fsck.keys()):
-        one, other = vars(by_kernel[path]).copy(), vars(by_fsck[path])
-        if min(one["mtime_ns"], one["ctime_ns"]) > last_ns > 0:
-            one |= {key: other[key] for key in ("mtime_ns", "ctime_ns")}
+        one, other = vars(by_kernel[path]), vars(by_fsck[path])
         wrong = [key for key in one if one[key] != other[key]]
         if wrong:
             what = ", ".join(f"{key} {one[key]} and {other[key]}"[:120] for key in wrong)
@@ -137,6 +159,7 @@ class E2fsck:
         self._paths = [work / "image", *([work / "journal"] if kind.external else [])]
         self._kind = kind
         self._files: list[ImageFile] = []
+        self.truncated: frozenset[int] = frozenset()  # inodes, when it repaired last
 
     @property
     def contents(self) -> mmap:
@@ -172,6 +195,7 @@ class E2fsck:
     def repair(self) -> list[str]:
         """Have it replay the journal; what it then finds that a sound file system has not."""
         done = self._run("-fy")
+        self.truncated = frozenset(map(int, TRUNCATED.findall(done.stdout)))
         complaint = " | ".join(_complaints(done.stdout)[:3])
         if done.status > 1 or complaint:
             return [f"e2fsck -fy ended with {done.status}: {complaint or done.stdout[-300:]}"]

@@ -13,7 +13,7 @@ from fastsync_lab.crash import judge
 from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.guest import built_program
-from fastsync_lab.crash.judge import E2fsck, Judge, Verdict, differences
+from fastsync_lab.crash.judge import E2fsck, Judge, Verdict, differences, without_completion
 from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind
 from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.recording import PAGE
@@ -31,8 +31,8 @@ IMAGE = bytearray(b"a" * PAGE + b"b" * PAGE)
 
 
 def test_recoveries_must_agree_on_the_names() -> None:
-    assert differences({"f": FILE}, {"f": FILE}, START) == []
-    assert differences({"b": FILE, "a": FILE}, {"c": FILE}, START) == [
+    assert differences({"f": FILE}, {"f": FILE}) == []
+    assert differences({"b": FILE, "a": FILE}, {"c": FILE}) == [
         "a: there only after recovery by the kernel",
         "b: there only after recovery by the kernel",
         "c: there only after recovery by e2fsck",
@@ -41,47 +41,28 @@ def test_recoveries_must_agree_on_the_names() -> None:
 
 def test_recoveries_must_agree_on_all_of_a_file() -> None:
     changed = replace(FILE, uid=1, sectors=(8,))
-    assert differences({"f": changed, "e": FILE}, {"f": FILE, "e": changed}, START) == [
+    assert differences({"f": changed, "e": FILE}, {"f": FILE, "e": changed}) == [
         "e: the kernel and e2fsck disagree: uid 0 and 1, sectors (7,) and (8,)",
         "f: the kernel and e2fsck disagree: uid 1 and 0, sectors (8,) and (7,)",
     ]
     long = replace(FILE, sectors=tuple(range(1000)))
-    (told,) = differences({"f": long}, {"f": FILE}, START)
+    (told,) = differences({"f": long}, {"f": FILE})
     what = f"sectors {long.sectors} and (7,)"
     assert told == f"f: the kernel and e2fsck disagree: {what[:120]}"
 
 
-@pytest.mark.parametrize(
-    ("mtime", "ctime", "last", "told"),
-    [
-        (1, 1, 0, ""),
-        (0, 1, 0, "ctime_ns {ctime} and {start}"),
-        (1, 0, 0, "mtime_ns {mtime} and {start}"),
-        (1, 1, 1, "mtime_ns {mtime} and {start}, ctime_ns {ctime} and {start}"),
-        (2, 1, 1, "mtime_ns {mtime} and {start}, ctime_ns {ctime} and {start}"),
-        (2, 2, 1, ""),
-    ],
-)
-def test_recoveries_must_agree_but_for_stamps_of_recovery(
-    mtime: int, ctime: int, last: int, told: str
-) -> None:
-    """In ns after START; the last operation ended `last` after it."""
-    one = replace(FILE, mtime_ns=START + mtime, ctime_ns=START + ctime)
-    words = told.format(mtime=START + mtime, ctime=START + ctime, start=START)
-    expected = [f"f: the kernel and e2fsck disagree: {words}"] if told else []
-    assert differences({"f": one}, {"f": FILE}, START + last) == expected
-    if told:
-        return
-    assert differences({"f": FILE}, {"f": one}, START + last) != []
-    assert differences({"f": one}, {"f": FILE}, 0) != []  # there was no operation
-    assert differences({"f": replace(one, uid=1)}, {"f": FILE}, START + last) == [
-        "f: the kernel and e2fsck disagree: uid 1 and 0"
-    ]
-
-
-def test_with_an_operation_at_the_first_ns_stamps_of_recovery_are_known() -> None:
-    later = replace(FILE, mtime_ns=2, ctime_ns=2)
-    assert differences({"f": later}, {"f": replace(FILE, mtime_ns=1, ctime_ns=1)}, 1) == []
+def test_the_kernel_stamps_what_it_has_truncated() -> None:
+    """That is as e2fsck says then; the stamps of others, and all else, are as they were."""
+    late = replace(FILE, uid=1, mtime_ns=START + 1, ctime_ns=START + 2)
+    other = replace(late, ino=13)
+    by_kernel = {"f": late, "g": other, "h": late}
+    by_fsck = {"f": FILE, "g": FILE}
+    assert without_completion(by_kernel, by_fsck, frozenset({12})) == {
+        "f": replace(FILE, uid=1),
+        "g": other,
+        "h": late,  # e2fsck has none
+    }
+    assert without_completion(by_kernel, by_fsck, frozenset()) == by_kernel
 
 
 # --- a verdict -----------------------------------------------------------------------------------
@@ -95,6 +76,7 @@ class Fsck:
         self.done: list[Any] = []
         self.says: dict[str, list[str]] = {}
         self.contents = "the image as it is now"
+        self.truncated = frozenset[int]()
 
     def put(self, image: bytearray) -> None:
         self.done.append(bytes(image))
@@ -223,7 +205,7 @@ def test_junk_is_said_beside_broken_promises(make: Make, monkeypatch: pytest.Mon
     one, _ = make(script=Script(["0 BEGIN"], sql=True))
     monkeypatch.setattr(Contents, "__contains__", lambda _self, _name: False, raising=False)
     assert one.verdict(IMAGE, found(tree={"h": FILE}), RETURNED).kernel == (
-        junk, "after recovery by the kernel: ['d'] after [0, 1]",
+        "after recovery by the kernel: ['d'] after [0, 1]", junk,
     )  # fmt: skip
 
 
@@ -259,25 +241,23 @@ def test_a_server_is_asked_for_its_table_by_its_own_client(make: Make) -> None:
     assert read.keywords == {"client": built_program("crashmaria")}
 
 
-@pytest.mark.parametrize(("kind", "grain"), [("ordered", 1), ("small-inodes", 10**9)])
-def test_the_last_stamp_of_the_run_is_as_coarse_as_stamps_are(
-    kind: str, grain: int, make: Make, tmp_path: Path
-) -> None:
-    case = replace(CASE, journal=kind)
-    assert case.kind.grain_ns == grain
-    one, _ = make(case)
-    last_ns = START + 51 * 10**6  # of sync, the second operation
-    assert one._last_ns == (last_ns if grain == 1 else START - 1)
-    assert Judge(case, Script([]), [], tmp_path)._last_ns in (0, -1)
+def test_stamps_of_the_recovery_count_where_nothing_was_truncated(make: Make) -> None:
+    late = {"f": replace(FILE, mtime_ns=START + 1)}
+    for truncated, problems in (((), 1), ((13,), 1), ((12, 13), 0)):
+        one, fsck = make()
+        fsck.truncated = frozenset(truncated)
+        assert len(one.verdict(IMAGE, found(tree=late), RETURNED).e2fsck) == problems
 
 
-def test_stamps_of_recovery_are_later_than_the_run(
+def test_promises_are_judged_without_the_stamps_of_the_recovery(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = make()
-    for after_ns, problems in ((51 * 10**6, 1), (51 * 10**6 + 1, 0)):
-        late = replace(FILE, mtime_ns=START + after_ns, ctime_ns=START + after_ns)
-        assert len(one.verdict(IMAGE, found(tree={"f": late}), RETURNED).e2fsck) == problems
+    one, fsck = make()
+    fsck.truncated = frozenset({12})
+    monkeypatch.setattr(one._files, "problems", lambda tree, _returned: [str(tree["f"].mtime_ns)])
+    late = {"f": replace(FILE, mtime_ns=START + 1)}
+    said = one.verdict(IMAGE, found(tree=late), RETURNED).kernel
+    assert said == (f"after recovery by the kernel: {START}",)
 
 
 def test_wrong_numbers_of_blocks_are_told_from_all_else() -> None:
@@ -311,6 +291,17 @@ def asked(monkeypatch: pytest.MonkeyPatch, status: int, said: str = "") -> Progr
     program = Program(status, said)
     monkeypatch.setattr(judge, "run", program)
     return program
+
+
+def test_e2fsck_says_whose_truncation_it_has_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsck = E2fsck(tmp_path, KINDS["ordered"])
+    orphans = "Truncating orphaned inode 24 (uid=0, gid=0, mode=0100644, size=0)\n"
+    for said, truncated in ((orphans, {24}), (orphans + orphans.replace("24", "5"), {24, 5}),
+                            ("Clearing orphaned inode 24\n", set())):  # fmt: skip
+        asked(monkeypatch, 1, said)
+        assert fsck.repair() == [] and fsck.truncated == truncated
 
 
 OPTIONS = {
