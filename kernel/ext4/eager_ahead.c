@@ -106,33 +106,25 @@ static int ext4_eager_allocate(struct inode *inode, struct ext4_map_blocks *map)
 }
 
 /*
- * Allocate ahead of a file, as much as there is up to what others have allocated. If
- * there is nothing that becomes ours, do not try again before the file is longer.
+ * Allocate ahead of a file, what the allocator gives in one piece. If it is nothing, or
+ * not new, do not try again before the file is longer.
  */
 static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei)
 {
-	ext4_lblk_t next = ext4_eager_eof(inode);
-	ext4_lblk_t end = next + clamp_t(u64, next,
-					 EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits,
-					 EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits);
-	struct ext4_map_blocks map;
-	int ret;
+	ext4_lblk_t eof = ext4_eager_eof(inode);
+	u32 nr = clamp_t(u32, eof, EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits,
+			 EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits);
+	struct ext4_map_blocks map = { .m_lblk = eof, .m_len = nr };
+	int ret = ext4_eager_allocate(inode, &map);
 
-	ei->ahead = next;
-	do {
-		map.m_lblk = next;
-		map.m_len = end - next;
-		ret = ext4_eager_allocate(inode, &map);
-		if (ret <= 0 || !(map.m_flags & EXT4_MAP_NEW))
-			break;
-		next += ret;
+	if (ret > 0 && map.m_flags & EXT4_MAP_NEW) {
+		ei->ahead = eof;
+		ei->ahead_end = eof + ret;
 		atomic64_add(ret, &ext4_eager_of(inode->i_sb)->counts.ahead);
-	} while (next < end);
-	if (next == ei->ahead) {
-		next = end;
-		ei->ahead = end;
+	} else {
+		ei->ahead = eof + nr;
+		ei->ahead_end = eof + nr;
 	}
-	ei->ahead_end = next;
 }
 
 /**

@@ -262,15 +262,14 @@ static bool ext4_eager_log_window(struct inode *inode,
 {
 	unsigned int limit = ext4_eager_limit(inode->i_sb);
 	enum ext4_eager_in_place why = EXT4_EAGER_FAILED;
+	bool unwritten = ext4_eager_may_have_unwritten(inode);
 	struct ext4_eager_work work;
 	int err = -EAGAIN;
 
-	/* Who dirties one behind the look says so again. */
-	if (ext4_eager_may_have_unwritten(inode))
+	/* Nothing unwritten is dirty once this has been logged, but what is dirtied since. */
+	if (unwritten)
 		ext4_clear_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
 	ext4_eager_look(inode, window, limit, &work);
-	if (work.fresh || work.blocks > limit)
-		ext4_eager_note_unwritten(inode);
 	if (!work.blocks)
 		return true;
 	if (ext4_eager_choose(inode, &work, limit, &why) &&
@@ -279,12 +278,14 @@ static bool ext4_eager_log_window(struct inode *inode,
 		err = ext4_eager_log_range(inode, window, limit);
 		sb_end_intwrite(inode->i_sb);
 	}
-	if (!err)
+	if (!err) {
 		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.syncs);
-	else
-		ext4_eager_count(inode->i_sb,
-				 err == -E2BIG ? EXT4_EAGER_LARGE : why);
-	return !err;
+		return true;
+	}
+	if (unwritten)
+		ext4_eager_note_unwritten(inode);
+	ext4_eager_count(inode->i_sb, err == -E2BIG ? EXT4_EAGER_LARGE : why);
+	return false;
 }
 
 /* A sync has not looked at the pages, but knows where they go. */
