@@ -149,12 +149,13 @@ def test_a_write_that_failed_halfway(fs: GuestFs) -> None:
     with fs.mounted(OPTIONS, mkfs="-b 1024"):
         run(
             fs,
+            f"echo 0 >/sys/fs/ext4/{fs.device.removeprefix('/dev/')}/reserved_clusters\n"
             "fallocate -l 64k $m/spare; rm -f /dev/shm/copy /dev/shm/sum\n"
-            f"{GROWN}; o $m/g open halfwrite:1500,12288; {CLOSE}; sync; settle\n"
+            f"exec 5>>$m/g; o $m/g open {GROW}{GROW}halfwrite:1500,24576; {CLOSE}; sync; settle\n"
             "yes other | dd of=$m/other bs=1k iflag=fullblock status=none || :\n"
             "rm $m/spare; sync\n"
             "md5sum <$m/other >/dev/shm/sum\n"
-            "o $m/g open overwrite:2048,13788 fdatasync writeback waitfirst; sync; settle\n"
+            "o $m/g open overwrite:2048,26076 fdatasync writeback waitfirst; sync; settle\n"
             "cp $m/g /dev/shm/copy; echo 3 >/proc/sys/vm/drop_caches\n"
             "cmp $m/g /dev/shm/copy && md5sum <$m/other | cmp - /dev/shm/sum",
         )
