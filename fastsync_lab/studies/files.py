@@ -37,7 +37,7 @@ FULL = Axes(
     title="Files: append, create, rename over an old one, scattered pages, 8 threads, mail",
     devices=FLASH,
     systems=(*FIVE, *EAGERS, *PEERS, RAW),
-    workloads=(Work("append", burst_kib=24), Work("create", burst_kib=36), *map(Work, OTHERS)),
+    workloads=(Work("append", burst_kib=16), Work("create", burst_kib=36), *map(Work, OTHERS)),
 )
 SHORT = tuple(replace(work, operations=200) for work in FULL.workloads)
 

@@ -6,6 +6,7 @@
 #ifndef _EXT4_EAGER_H
 #define _EXT4_EAGER_H
 
+#include <linux/blkdev.h>
 #include <linux/buffer_head.h>
 #include <linux/jbd2.h>
 #include <linux/workqueue.h>
@@ -72,7 +73,8 @@ struct ext4_eager_sb {
 	struct xarray	gone;		/* evicted, by number: see i_eager_gen */
 	u64		gone_unknown;	/* the same of some whose number is lost */
 	atomic_t	waiting; /* for settling, which makes haste then */
-	unsigned int	paced;	/* pages since the worker has paused */
+	unsigned int	paced;	/* pages since the worker has paused, */
+	struct blk_plug	plug;	/* which it holds until it does */
 	wait_queue_head_t wait;
 	struct workqueue_struct *queue;
 	struct delayed_work work;

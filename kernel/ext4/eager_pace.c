@@ -16,6 +16,9 @@
  * Each burst waits for a little of it, and none for all. Where no bursts come
  * settling has time: it pauses for two ticks.
  *
+ * The pages between two pauses are one plug: new files often lie side by side, and
+ * one request then has the pages of many.
+ *
  * A worked example; 100 pages have copies, somebody appends and syncs all the time:
  *
  *   Settling begins, sends 16 pages, and pauses.
@@ -115,8 +118,10 @@ int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range)
 	while (!err) {
 		if (eager->paced >= EXT4_EAGER_PACE_PAGES) {
 			eager->paced = 0;
+			blk_finish_plug(&eager->plug);
 			jbd2_burst_pause(EXT4_SB(sb)->s_journal,
 					 ext4_eager_in_haste);
+			blk_start_plug(&eager->plug);
 		}
 		nr = ext4_eager_next_pages(inode, range,
 					   EXT4_EAGER_PACE_PAGES - eager->paced,

@@ -133,8 +133,10 @@ static int ext4_eager_write_all(struct ext4_eager_sb *eager,
 	spin_lock_irq(&eager->lock);
 	list_splice_init(&eager->inodes, &listed);
 	spin_unlock_irq(&eager->lock);
+	blk_start_plug(&eager->plug);
 	err = ext4_eager_for_each(eager, &listed, &written,
 				  ext4_eager_write_places);
+	blk_finish_plug(&eager->plug);
 	err2 = ext4_eager_for_each(eager, &written, settled,
 				   ext4_eager_wait_for_places);
 	return err ?: err2;
