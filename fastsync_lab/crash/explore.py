@@ -4,9 +4,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,6 +42,7 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Passing, Report, silent
+from fastsync_lab.host.shares import share_out
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
@@ -326,7 +326,7 @@ def explore(
     fails; what the other guests do is dropped then.
     """
     build_programs({request.script(case).program for case in request.cases})
-    shares = deque(chunks(request.cases, jobs))
+    shares = chunks(request.cases, jobs)
     lock = threading.Lock()
     stop = threading.Event()
 
@@ -334,23 +334,15 @@ def explore(
         with lock:
             finished(outcome)
 
-    def take() -> tuple[Case, ...]:
-        with lock:
-            return shares.popleft() if shares else ()
-
-    def work() -> list[Outcome]:
+    def work(some: Iterator[tuple[Case, ...]]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         with explorer(builds, report=report, stop=stop) as one:
-            for share in iter(take, ()):
+            for share in some:
                 outcomes += one.run(replace(request, cases=share), keep)
         return outcomes
 
-    with ThreadPoolExecutor(jobs) as pool:
-        guests = [pool.submit(work) for _ in range(min(jobs, len(shares)))]
-        try:
-            return [outcome for one in as_completed(guests) for outcome in one.result()]
-        finally:
-            stop.set()
+    done = share_out(shares, [work] * min(jobs, len(shares)), stop)
+    return [outcome for outcomes in done for outcome in outcomes]
 
 
 def chunks(cases: Sequence[Case], jobs: int) -> list[tuple[Case, ...]]:

@@ -5,7 +5,7 @@ at a time.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import find_series
 from fastsync_lab.host.paths import write_json
 from fastsync_lab.host.progress import Report, Tally
+from fastsync_lab.host.shares import share_out
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import root_image
 from fastsync_lab.machine.kernel_log import check_kernel_log
@@ -255,15 +256,13 @@ def run_studies(
     setting = prepare_setting(studies, kernel, report)
     stop = threading.Event()
     tally = Tally(sum(job.runs for job in jobs), "runs", report)
-    with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:
-        futures = [pool.submit(run_job, job, setting, stop, report, tally) for job in jobs]
-        try:
-            paths = [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            for future in futures:
-                future.cancel()
-            raise
+
+    def work(some: Iterator[Job]) -> dict[str, Path]:
+        return {job.name: run_job(job, setting, stop, report, tally) for job in some}
+
+    done = share_out(jobs, [work] * min(PARALLEL_GUESTS, len(jobs)), stop)
+    found = {name: path for paths in done for name, path in paths.items()}
+    paths = [found[job.name] for job in jobs]
     if json_path is not None:
         results = [load_result(path) for path in paths]
         environments = [result.environment for result in results]

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Report, Tally
+from fastsync_lab.host.shares import share_out
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import RootImage, root_image
 from fastsync_lab.machine.vm import Vm
@@ -171,18 +171,15 @@ def run_all(work: Work, machines: Sequence[Machine], tests: Sequence[str]) -> No
 
     Raises FastsyncError when one of them cannot run a test at all.
     """
-    shares = deque(in_chunks(tests))
 
-    def take_shares(machine: Machine) -> None:
-        try:
-            while shares and not work.stop.is_set():
-                work.do(machine, shares.popleft())
-        except BaseException:
-            work.stop.set()
-            raise
-        finally:
-            machine.close()
+    def taker(machine: Machine) -> Callable[[Iterator[tuple[str, ...]]], None]:
+        def take(some: Iterator[tuple[str, ...]]) -> None:
+            try:
+                for share in some:
+                    work.do(machine, share)
+            finally:
+                machine.close()
 
-    with ThreadPoolExecutor(len(machines)) as pool:
-        for one in as_completed([pool.submit(take_shares, machine) for machine in machines]):
-            one.result()
+        return take
+
+    share_out(in_chunks(tests), [taker(machine) for machine in machines], work.stop)
