@@ -90,24 +90,28 @@ class Machine:
             some = (left[0],) if alone else tuple(left)
             alone = False
             try:
-                guest = self._ready()
-                guest.use(mode, self._setting.modules(mode))
-                for run in guest.run(some, limit_s=limit_s):
-                    spoilt = run.verdict == FAIL or not guest.vm.running
-                    if spoilt:
-                        self.close()
+                for run in self._until_spoilt(mode, some, limit_s):
                     alone = run.verdict == DIED and len(some) > 1
-                    if alone:
-                        break
-                    attempts = 0
-                    yield left.popleft(), run
-                    if spoilt:
-                        break
+                    if not alone:
+                        attempts = 0
+                        yield left.popleft(), run
             except FastsyncError as error:
                 self.close()
                 attempts += 1
                 if attempts == ATTEMPTS:
                     raise FastsyncError(f"{mode} {left[0]}: {error}") from error
+
+    def _until_spoilt(self, mode: str, tests: Sequence[str], limit_s: float) -> Iterator[Run]:
+        """Run tests in the guest, which ends behind the first that may have spoilt it."""
+        guest = self._ready()
+        guest.use(mode, self._setting.modules(mode))
+        for run in guest.run(tests, limit_s=limit_s):
+            spoilt = run.verdict == FAIL or not guest.vm.running
+            if spoilt:
+                self.close()
+            yield run
+            if spoilt:
+                return
 
     def _ready(self) -> Guest:
         if self._guest is None:
