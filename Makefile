@@ -11,7 +11,7 @@ PYTHON_CODE := fastsync_lab tests
 KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/host/kernels.toml)
 KERNEL_IN_FULL := 6.12
 KERNEL_IN_SHORT := 7.2
-PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --durations 20
 
 # Data races take two processors.
 TESTS_WITH_KCSAN := tests/vm/test_stress.py tests/vm/test_multigrain.py
