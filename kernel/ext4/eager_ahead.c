@@ -40,8 +40,9 @@
  * - A block ahead is unwritten until it is logged, or written in place: none shows
  *   what it held before.
  * - Blocks ahead are few: a file is open for writing that has some, and they come to
- *   256 KiB, or to as much as the file has, up to 1 MiB. There are none if little is free,
- *   or if quotas are in use, where they would count as the user's.
+ *   256 KiB, or to as much as the file has, up to 1 MiB; those of all files to a sixteenth
+ *   of what is free when they are allocated. There are none if little is free, or if
+ *   quotas are in use, where they would count as the user's.
  * - What cannot be freed does no harm: it stays behind the end, for whoever appends next.
  *   So after a crash, if the file is closed while the file system is frozen or i_rwsem
  *   is held, or by two at once, who each take the other for the last.
@@ -79,14 +80,36 @@ static ext4_lblk_t ext4_eager_eof(struct inode *inode)
 /* May a file have blocks ahead? */
 static bool ext4_eager_may_go_ahead(struct inode *inode)
 {
-	struct super_block *sb = inode->i_sb;
-	struct ext4_sb_info *sbi = EXT4_SB(sb);
-
 	return atomic_read(&inode->i_writecount) > 0 && inode->i_nlink &&
 		!ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED) &&
-		ext4_eager_logs(inode) && !sb_any_quota_loaded(sb) &&
-		percpu_counter_read_positive(&sbi->s_freeclusters_counter) >
-		ext4_blocks_count(sbi->s_es) / 16;
+		ext4_eager_logs(inode) && !sb_any_quota_loaded(inode->i_sb);
+}
+
+/* How many blocks a file may have ahead; 0: none, for there is no room. */
+static u32 ext4_eager_room_ahead(struct inode *inode, struct ext4_eager_inode *ei)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(inode->i_sb);
+	s64 free = percpu_counter_read_positive(&sbi->s_freeclusters_counter);
+	u32 min = EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits;
+	s64 room = free / 16 + ei->nr_ahead -
+		atomic_read(&sbi->s_eager.nr_ahead);
+
+	if (free <= ext4_blocks_count(sbi->s_es) / 16 || room < min)
+		return 0;
+	return clamp_t(u32, ext4_eager_eof(inode), min,
+		       min_t(s64, room, EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits));
+}
+
+/* The blocks from @first up to @end are what a file has ahead. */
+static void ext4_eager_set_ahead(struct inode *inode, struct ext4_eager_inode *ei,
+				 ext4_lblk_t first, ext4_lblk_t end)
+{
+	u32 nr = end - first;
+
+	atomic_add(nr - ei->nr_ahead, &ext4_eager_of(inode->i_sb)->nr_ahead);
+	ei->nr_ahead = nr;
+	ei->ahead = first;
+	ei->ahead_end = end;
 }
 
 /* Allocate blocks behind the end of a file. Returns how many, or an error. */
@@ -112,18 +135,18 @@ static int ext4_eager_allocate(struct inode *inode, struct ext4_map_blocks *map)
 static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei)
 {
 	ext4_lblk_t eof = ext4_eager_eof(inode);
-	u32 nr = clamp_t(u32, eof, EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits,
-			 EXT4_EAGER_AHEAD_MAX >> inode->i_blkbits);
+	u32 nr = ext4_eager_room_ahead(inode, ei);
 	struct ext4_map_blocks map = { .m_lblk = eof, .m_len = nr };
-	int ret = ext4_eager_allocate(inode, &map);
+	int ret;
 
+	if (!nr)
+		return;
+	ret = ext4_eager_allocate(inode, &map);
 	if (ret > 0 && map.m_flags & EXT4_MAP_NEW) {
-		ei->ahead = eof;
-		ei->ahead_end = eof + ret;
+		ext4_eager_set_ahead(inode, ei, eof, eof + ret);
 		atomic64_add(ret, &ext4_eager_of(inode->i_sb)->counts.ahead);
 	} else {
-		ei->ahead = eof + nr;
-		ei->ahead_end = eof + nr;
+		ext4_eager_set_ahead(inode, ei, eof + nr, eof + nr);
 	}
 }
 
@@ -145,7 +168,7 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 	WRITE_ONCE(ei->grown, from == ei->grown_to ? ei->grown + 1 : 1);
 	/* What was ahead was truncated, too. */
 	if (from < ei->grown_to)
-		ei->ahead_end = 0;
+		ext4_eager_set_ahead(inode, ei, 0, 0);
 	ei->grown_to = to;
 	if (ei->grown < EXT4_EAGER_AHEAD_AFTER ||
 	    ei->ahead_end > ext4_eager_eof(inode) ||
@@ -190,7 +213,7 @@ static void ext4_eager_free_ahead(struct inode *inode,
 	ext4_lblk_t first = max(ei->ahead, ext4_eager_eof(inode));
 	ext4_lblk_t end = ei->ahead_end;
 
-	ei->ahead_end = 0;
+	ext4_eager_set_ahead(inode, ei, 0, 0);
 	if (first >= end || sb_rdonly(sb) || ext4_forced_shutdown(sb) ||
 	    !sb_start_intwrite_trylock(sb))
 		return;

@@ -35,7 +35,8 @@ static inline bool ext4_eager_in_force(struct super_block *sb)
 /**
  * ext4_eager_changed - buffers of a folio have been made dirty
  * @inode: the file
- * @folio: locked, or kept from being freed by a mapping's page table
+ * @folio: locked, or kept from being freed by a mapping's page table; that does not
+ *	keep its buffers
  * @from: the first byte that may have changed
  * @to: behind the last
  */
@@ -65,7 +66,8 @@ static inline void ext4_eager_note_unwritten(struct inode *inode)
  */
 static inline bool ext4_eager_may_have_unwritten(struct inode *inode)
 {
-	return ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN);
+	return ext4_test_inode_state(inode, EXT4_STATE_EAGER_UNWRITTEN) &&
+		ext4_eager_in_force(inode->i_sb);
 }
 
 /**

@@ -81,6 +81,15 @@ do {									\
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
 #define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
 
+/*
+ * Has write-back left pages dirty so often that it may be at its wits' end? Who waits for
+ * fewer dirty pages has it write the same ones over and over: only settling helps.
+ */
+static inline bool ext4_eager_keeps_often(struct ext4_eager_sb *eager)
+{
+	return READ_ONCE(eager->nr_kept) >= 256;
+}
+
 /* eager_ahead.c */
 void ext4_eager_note_growth(struct inode *inode, loff_t from);
 

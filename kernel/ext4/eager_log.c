@@ -64,7 +64,7 @@
  * ----------
  *
  * i_rwsem, the inode's mutex, s_writepages_rwsem, handle, folio lock, i_data_sem.
- * The window's lock and those of the copies and the xarray are innermost.
+ * i_private_lock, the window's lock and those of the copies and the xarray are innermost.
  */
 
 #include <linux/pagemap.h>
@@ -111,10 +111,16 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 			    size_t to)
 {
 	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
-	struct buffer_head *head = folio_buffers(folio), *bh = head;
+	struct buffer_head *head, *bh;
 
-	if (!head)
+	/* The folio of a page table's last store may not be locked: reclaim has it. */
+	spin_lock(&inode->i_mapping->i_private_lock);
+	head = folio_buffers(folio);
+	if (!head) {
+		spin_unlock(&inode->i_mapping->i_private_lock);
 		return;
+	}
+	bh = head;
 	do {
 		if (bh_offset(bh) < to && bh_offset(bh) + bh->b_size > from) {
 			clear_buffer_logged(bh);
@@ -123,6 +129,7 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 		}
 		bh = bh->b_this_page;
 	} while (bh != head);
+	spin_unlock(&inode->i_mapping->i_private_lock);
 	spin_lock(&ei->lock);
 	ext4_eager_widen(&ei->window, ext4_eager_range_of(folio));
 	spin_unlock(&ei->lock);

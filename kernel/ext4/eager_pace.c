@@ -29,11 +29,16 @@
  * ----------------------------
  *
  * - What is written is what would be without pauses: each page of the range that is
- *   dirty when the search comes to it. The search does not turn back, and a page that
- *   had to be written when settling began stays dirty until it is met, or until
- *   others have begun to write it.
+ *   dirty, and has a copy, when the search comes to it. The search does not turn back,
+ *   and a page that had to be written when settling began stays dirty until it is met,
+ *   or until others have begun to write it. A file may have any number of other dirty
+ *   pages between its copies: they are left to write-back.
+ * - A copy that this settling is about is found: it is in s_eager.logged from before its
+ *   transaction commits until the tail has passed it, or its block is freed. The buffer
+ *   of a dirty page names the block; without buffers the page is written.
  * - Nobody waits for a pause. Who waits for settling says so first (waiting), which ends
- *   the pause and keeps settling from making another.
+ *   the pause and keeps settling from making another. Who waits until fewer pages are
+ *   dirty does not know what he waits for: write-back tells (ext4_eager_keeps_often()).
  * - The log does not fill up for it: from three eighths on, or of the copies that
  *   there may be, there are no pauses. At a half data goes into place (eager_sync.c).
  *
@@ -58,31 +63,73 @@ static bool ext4_eager_in_haste(journal_t *journal)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(journal->j_private);
 
-	return atomic_read(&eager->waiting) || is_journal_aborted(journal) ||
+	return atomic_read(&eager->waiting) || ext4_eager_keeps_often(eager) ||
+		is_journal_aborted(journal) ||
 		jbd2_burst_held(journal) > journal->j_total_len / 8 * 3 ||
 		atomic_read(&eager->nr_logged) > eager->max_logged / 4 * 3;
 }
 
-/* The next pages of a range that are dirty. 0: there are none; or how many. */
+/* Has the log copies of blocks of a folio, or may it have? */
+static bool ext4_eager_folio_has_copies(struct inode *inode, struct folio *folio)
+{
+	struct address_space *mapping = inode->i_mapping;
+	struct buffer_head *head, *bh;
+	bool has;
+
+	spin_lock(&mapping->i_private_lock);
+	head = folio_buffers(folio);
+	has = !head;
+	for (bh = head; !has && bh; ) {
+		has = buffer_mapped(bh) &&
+			ext4_eager_has_copy(inode->i_sb, bh->b_blocknr);
+		bh = bh->b_this_page == head ? NULL : bh->b_this_page;
+	}
+	spin_unlock(&mapping->i_private_lock);
+	return has;
+}
+
+/*
+ * The first pages of @batch, at most @limit, that have copies, with no dirty page between
+ * them that has none. Returns how many.
+ */
+static unsigned int ext4_eager_pick_pages(struct inode *inode,
+					  struct folio_batch *batch,
+					  unsigned int limit,
+					  struct ext4_eager_range *pages)
+{
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < folio_batch_count(batch) && nr < limit; i++) {
+		struct folio *folio = batch->folios[i];
+
+		if (ext4_eager_folio_has_copies(inode, folio)) {
+			ext4_eager_widen(pages, ext4_eager_range_of(folio));
+			nr += folio_nr_pages(folio);
+		} else if (nr) {
+			break;
+		}
+	}
+	return nr;
+}
+
+/* The next pages of a range that have to be written. 0: there are none; or how many. */
 static unsigned int ext4_eager_next_pages(struct inode *inode,
 					  struct ext4_eager_range range,
 					  unsigned int limit,
 					  struct ext4_eager_range *pages)
 {
 	struct folio_batch batch;
-	unsigned int i, nr = 0;
+	unsigned int nr = 0;
 
 	*pages = EXT4_EAGER_NONE;
-	if (ext4_eager_is_empty(range))
-		return 0;
 	folio_batch_init(&batch);
-	filemap_get_folios_tag(inode->i_mapping, &range.first, range.last,
-			       PAGECACHE_TAG_DIRTY, &batch);
-	for (i = 0; i < folio_batch_count(&batch) && nr < limit; i++) {
-		ext4_eager_widen(pages, ext4_eager_range_of(batch.folios[i]));
-		nr += folio_nr_pages(batch.folios[i]);
+	while (!nr && !ext4_eager_is_empty(range) &&
+	       filemap_get_folios_tag(inode->i_mapping, &range.first, range.last,
+				      PAGECACHE_TAG_DIRTY, &batch)) {
+		nr = ext4_eager_pick_pages(inode, &batch, limit, pages);
+		folio_batch_release(&batch);
+		cond_resched();
 	}
-	folio_batch_release(&batch);
 	return nr;
 }
 

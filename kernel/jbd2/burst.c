@@ -98,9 +98,11 @@
 /* What a device writes whole. */
 #define JBD2_BURST_SECTOR	512
 
-/* How far sequence numbers jump: far, but well below half of what there are. */
+/* How far sequence numbers jump: far, but, with the room, below half of what there are. */
 #define JBD2_BURST_JUMP_MIN	0x00100000U
 #define JBD2_BURST_JUMP_SPREAD	0x40000000U
+/* So many transactions are left then until the number 0. */
+#define JBD2_BURST_ROOM		0x20000000U
 
 /* --- what a transaction exposes ------------------------------------------- */
 
@@ -300,17 +302,18 @@ void jbd2_burst_show_log(journal_t *journal)
 
 /*
  * No number that was ever used in this log is used again. Recovery takes the
- * number 0 for "none", so we keep off it, too.
+ * number 0 for "none", and would replay a torn burst that has it: it is jumped over
+ * well before.
  */
 static void jbd2_burst_jump(journal_t *journal)
 {
 	tid_t tid;
 
 	write_lock(&journal->j_state_lock);
-	do {
-		tid = journal->j_transaction_sequence + JBD2_BURST_JUMP_MIN +
-			get_random_u32_below(JBD2_BURST_JUMP_SPREAD);
-	} while (tid > -JBD2_BURST_JUMP_MIN);
+	tid = journal->j_transaction_sequence + JBD2_BURST_JUMP_MIN +
+		get_random_u32_below(JBD2_BURST_JUMP_SPREAD);
+	if (!tid || tid > -JBD2_BURST_ROOM)
+		tid += JBD2_BURST_ROOM;
 	journal->j_transaction_sequence = tid;
 	journal->j_tail_sequence = tid;
 	WRITE_ONCE(journal->j_commit_sequence, tid - 1);
