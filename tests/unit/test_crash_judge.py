@@ -234,6 +234,17 @@ def test_of_a_database_the_table_counts_once_something_has_returned(
     )
 
 
+def test_a_database_is_looked_at_again_where_e2fsck_recovers_something_else(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = make(script=Script(["0 BEGIN"], sql=True))
+    monkeypatch.setattr(Contents, "tree_now", {})
+    monkeypatch.setattr(Contents, "__contains__", lambda _self, _name: False, raising=False)
+    assert one.verdict(IMAGE, found(), RETURNED).e2fsck[-1] == (
+        "after recovery by e2fsck: ['d'] after [0, 1]"
+    )
+
+
 def test_a_server_is_asked_for_its_table_by_its_own_client(make: Make) -> None:
     one, _ = make(script=Script(["0 BEGIN"], sql=True, flushing="fsync"))
     _, read = one._sql.about  # type: ignore[union-attr]

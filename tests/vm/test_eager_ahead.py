@@ -219,3 +219,34 @@ def test_replacing_a_file_writes_what_was_not_synced(fs: GuestFs) -> None:
         )
         run(fs, CLOSE)
     assert [size for kind, size in sent if kind == "W"] == [str(PAGE)], sent
+
+
+def test_blocks_ahead_of_many_files_leave_room_for_others(fs: GuestFs) -> None:
+    """A sixteenth of what is free, though each of forty files might have 256 KiB."""
+    script = """
+    used() { echo stats used $(($(stat -fc '%b - %f' $m))) free $(stat -fc %f $m); }
+    used
+    for i in {1..40}; do
+        exec {fd}>>$m/f$i; fds="$fds $fd"; o $m/f$i open append fsync append fsync
+    done
+    s; used
+    for fd in $fds; do exec {fd}>&-; done
+    used; exec 5>>$m/g; o $m/g open append fsync append fsync; s; exec 5>&-"""
+    with fs.mounted(OPTIONS):
+        empty, grown, full, closed, again = run(fs, script)
+    assert 3 * AHEAD <= grown["blocks_ahead"] <= empty["free"] // 16
+    assert full["used"] - empty["used"] >= grown["blocks_ahead"]
+    assert closed["used"] <= full["used"] - grown["blocks_ahead"] + AHEAD
+    assert again["blocks_ahead"] == grown["blocks_ahead"] + AHEAD
+
+
+def test_once_it_is_off_a_rename_writes_nothing(fs: GuestFs) -> None:
+    """On stock it does not write what was preallocated; eager_sync has it log that."""
+    write = "dd if=/dev/zero bs=4k count=4 conv=notrunc status=none"
+    with fs.mounted(OPTIONS):
+        fs.vm.run(f"cd {MNT}; fallocate -l 1M p; touch q; sync; {write} of=p")
+        fs.remount("un_eager_sync")
+        sent = requests(
+            fs, f"mv {MNT}/p {MNT}/q", before=f"sync; {write} seek=4 of={MNT}/p; sleep 1\n"
+        )
+    assert sent == []

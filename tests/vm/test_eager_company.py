@@ -1,0 +1,99 @@
+"""eager_sync: what others notice of it who write or truncate meanwhile."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import other_device
+from tests.vm.eagerfs import OPTIONS, stats
+from tests.vm.guestfs import MNT, GuestFs
+
+pytestmark = pytest.mark.usefixtures("bursts")
+
+KIB = 1024
+LARGE_LOG = "-J size=128"
+OTHER = "/dev/ram0"
+FUNCTIONS = """
+kib() {{ awk '{{print int($7 / 2)}}' /sys/block/{node}/stat; }}  # written so far
+ms() {{ awk '{{print int($1 * 1000)}}' /proc/uptime; }}
+write() {{ dd if=/dev/zero of=$1 conv=notrunc$4 status=none bs=$2 count=$3 oflag=append; }}
+over() {{ dd if=/dev/zero of=$1 conv=notrunc$5 status=none bs=$2 count=$3 seek=$4; }}
+# The log has copies of the first page of f and of the last, and 24 MB between are dirty.
+far_apart() {{
+    over $m/f 1M 24 1; sync; over $m/f 4k 1 0 ,fsync; write $m/f 4k 1 ,fsync; over $m/f 1M 24 1
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def large(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """A file system whose log has room for megabytes of data."""
+    with other_device(vm, modules, flashdev, load_profile("sata-ssd"), 400) as device:
+        yield GuestFs(vm, fsops, device)
+
+
+def numbers(fs: GuestFs, script: str) -> list[int]:
+    """What a script prints that uses FUNCTIONS."""
+    functions = FUNCTIONS.format(node=fs.device.removeprefix("/dev/"))
+    return list(map(int, fs.vm.run(f"{functions}\nm={MNT}\n{script}").stdout.split()))
+
+
+@pytest.fixture
+def another(large: GuestFs) -> Iterator[str]:
+    """A folder of another file system, while no more than 7 MB may be dirty."""
+    large.vm.run(
+        f"modprobe brd rd_nr=1 rd_size=16384; mkfs.ext4 -qF {OTHER}\n"
+        f"mkdir -p /mnt2 && mount {OTHER} /mnt2 && cd /proc/sys/vm || exit\n"
+        "echo 7000000 >dirty_bytes; echo 3500000 >dirty_background_bytes"
+    )
+    yield "/mnt2"
+    large.vm.run(
+        "cd /proc/sys/vm; echo 20 >dirty_ratio; echo 10 >dirty_background_ratio\n"
+        "umount /mnt2 && rmmod brd"
+    )
+
+
+def test_who_waits_for_fewer_dirty_pages_does_not_wait_for_the_log_to_age(
+    large: GuestFs, another: str
+) -> None:
+    """Write-back cannot make a page clean of which the log has an older copy.
+
+    Before it told settling so, it wrote the same 8 MB for 6 s, two gigabytes in all.
+    """
+    script = f"""
+    exec 5>>$m/f
+    for i in {{0..19}}; do over $m/f 400k 1 $i ,fsync; done
+    before=$(kib)
+    over $m/f 400k 20 0 &
+    sleep 0.05
+    begin=$(ms); write {another}/x 64k 64; echo $(($(ms) - begin))
+    wait; echo $(($(kib) - before))
+    exec 5>&-"""
+    with large.mounted(OPTIONS, mkfs=LARGE_LOG):
+        waited_ms, written_kib = numbers(large, script)
+    assert waited_ms < 1000
+    assert written_kib < 8 * 8000
+
+
+def test_dirty_pages_that_have_no_copies_are_left_to_write_back(large: GuestFs) -> None:
+    """Another file is truncated, and waits for settling."""
+    script = """
+    write $m/g 4k 1 ,fsync; far_apart
+    before=$(kib); truncate -s 1000 $m/g; echo $(($(kib) - before))
+    awk '/^Dirty:/ {print $2}' /proc/meminfo"""
+    with large.mounted(OPTIONS, mkfs=LARGE_LOG):
+        written_kib, dirty_kib = numbers(large, script)
+        assert stats(large)["settlings"] == "1"
+    assert written_kib < KIB
+    assert dirty_kib > 20 * KIB
+
+
+def test_settling_ends_beside_dirty_pages_that_have_no_copies(large: GuestFs) -> None:
+    with large.mounted(OPTIONS, mkfs=LARGE_LOG):
+        numbers(large, "far_apart; sleep 7")
+        seen = stats(large)
+    assert seen["settlings"] == "1" and seen["unsettled_blocks"] == "0"
