@@ -77,6 +77,9 @@
 /**
  * ext4_eager_logs - may data of a file be logged?
  * @inode: any inode of a journalled file system
+ *
+ * Not that of a file whose flag says that ext4 is to log it: it does not with delayed
+ * allocation, but would after a remount, and has other rules for such pages and blocks.
  */
 bool ext4_eager_logs(struct inode *inode)
 {
@@ -87,7 +90,9 @@ bool ext4_eager_logs(struct inode *inode)
 		inode->i_blkbits <= PAGE_SHIFT &&
 		EXT4_SB(sb)->s_cluster_ratio == 1 &&
 		ext4_test_inode_flag(inode, EXT4_INODE_EXTENTS) &&
-		!ext4_should_journal_data(inode) && !ext4_is_quota_file(inode) &&
+		!ext4_should_journal_data(inode) &&
+		!ext4_test_inode_flag(inode, EXT4_INODE_JOURNAL_DATA) &&
+		!ext4_is_quota_file(inode) &&
 		!IS_ENCRYPTED(inode) && !IS_DAX(inode) && !IS_VERITY(inode) &&
 		!IS_SWAPFILE(inode) && !ext4_has_feature_inline_data(sb) &&
 		!ext4_verity_in_progress(inode) &&

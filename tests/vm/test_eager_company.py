@@ -1,4 +1,4 @@
-"""eager_sync: what others notice of it who write or truncate meanwhile."""
+"""eager_sync: what others notice of it who write, truncate or remount meanwhile."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +9,8 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_device
-from tests.vm.eagerfs import OPTIONS, stats
-from tests.vm.guestfs import MNT, GuestFs
+from tests.vm.eagerfs import OPTIONS, run, stats
+from tests.vm.guestfs import FILE, MNT, GuestFs
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -97,3 +97,25 @@ def test_settling_ends_beside_dirty_pages_that_have_no_copies(large: GuestFs) ->
         numbers(large, "far_apart; sleep 7")
         seen = stats(large)
     assert seen["settlings"] == "1" and seen["unsettled_blocks"] == "0"
+
+
+# While copies may still be in the log. ext4 then logs the file's data by itself.
+REMOUNTS = {
+    "at once": "mount -o remount,nodelalloc,un_eager_sync $m",
+    "in two steps": "mount -o remount,nodelalloc $m; rm $m/f; mount -o remount,un_eager_sync $m",
+}
+
+
+@pytest.mark.parametrize("remount", REMOUNTS.values(), ids=REMOUNTS)
+def test_a_file_with_chattr_j_is_not_logged(fs: GuestFs, remount: str) -> None:
+    """Also once it is read again. Settling hung for ever, or its unlink aborted the journal."""
+    fs.mkfs()
+    fs.mount(OPTIONS)
+    fs.vm.run(f"touch {FILE}; chattr +j {FILE}")
+    fs.umount()
+    fs.mount(OPTIONS)
+    write = "dd if=/dev/zero of=$m/f bs=4k count=64 conv=notrunc,fsync status=none"
+    counted = run(fs, f"for i in 1 2; do {write}; done; s; {remount}; touch $m/g && sync $m/g")
+    assert counted[0]["data_blocks"] == 0
+    fs.umount()
+    fs.vm.run(f"e2fsck -fn {fs.device}")
