@@ -123,17 +123,20 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
 
 def spread_of(pairs: Pairs) -> list[str]:
     """What is the median of how many runs, and how far these differ; and what is of one run."""
-    counts: dict[int, dict[Gain, list[Pair]]] = {}
-    for (_, one), pair in pairs.items():
-        counts.setdefault(pair.runs, {}).setdefault(one, []).append(pair)
+    of_gain = {one: [pair for (_, other), pair in pairs.items() if other == one] for one in SHOWN}
+    alike: dict[tuple[int, int], list[Gain]] = {}
+    for one, found in of_gain.items():
+        if runs := [pair.runs for pair in found]:
+            alike.setdefault((max(runs), min(runs)), []).append(one)
     said = []
-    for runs, found in sorted(counts.items(), reverse=True):
-        names = ", ".join(one.what for one in SHOWN if one in found)
-        furthest = max(pair.furthest for of_one in found.values() for pair in of_one)
+    for (most, least), gains_alike in sorted(alike.items(), reverse=True):
+        names = ", ".join(one.what for one in gains_alike)
+        furthest = max(pair.furthest for one in gains_alike for pair in of_gain[one])
+        runs_said = f"{most} runs" if most == least else f"{most} runs, on some devices {least}"
         said.append(
-            f"{names}: the median of {runs} runs, none of which is farther from it than "
+            f"{names}: the median of {runs_said}, none of which is farther from it than "
             f"{furthest * 100:.1f} %."
-            if runs > 1
+            if most > 1
             else f"{names}: one run each."
         )
     return said

@@ -169,6 +169,10 @@ def test_the_readme_says_how_far_runs_differ() -> None:
     assert "200 → 400 (**2.00×**)" in text
     assert "4 KiB write: the median of 5 runs, none of which is farther from it than 0.1 %." in text
     assert "one run" not in text
+    once = with_ours((200, 400), device="ufs")
+    text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5), once))
+    assert "4 KiB write: the median of 5 runs, on some devices 1, none of which is" in text
+    assert "one run" not in text
 
 
 def test_the_readme_names_what_is_of_one_run() -> None:
