@@ -8,7 +8,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_device
+from tests.vm.conftest import IN_TIME, other_device
 from tests.vm.eagerfs import OPTIONS, run, stats
 from tests.vm.guestfs import FILE, MNT, GuestFs
 
@@ -57,6 +57,7 @@ def another(large: GuestFs) -> Iterator[str]:
     )
 
 
+@IN_TIME
 def test_who_waits_for_fewer_dirty_pages_does_not_wait_for_the_log_to_age(
     large: GuestFs, another: str
 ) -> None:
