@@ -44,16 +44,16 @@ def test_copies_that_come_later_have_a_settling_of_their_own(fs: GuestFs) -> Non
 
 @pytest.mark.parametrize("pages", [1, 20])
 def test_part_of_the_log_settles(fs: GuestFs, pages: int) -> None:
-    """Of 1024 blocks, in less than 5 s. 256 of them may be copies.
+    """Of 1024 blocks, in less than 5 s: an eighth of data at most, or a half in all.
 
-    It pauses between its pages until there are three quarters of that.
+    A settling that has begun may still be making its pauses: it has a second to end.
     """
     with fs.mounted(OPTIONS):
         fs.prepare()
         steps = "".join(f"overwrite:{pages * 4096},{i * pages * 4096} fsync " for i in range(150))
-        before, after = run(fs, f"settle; s; o $m/g create {steps}; s; cut_keeps g")
+        before, after = run(fs, f"settle; s; o $m/g create {steps}; sleep 1; s; cut_keeps g")
     assert after["settlings"] > before["settlings"]
-    assert after["unsettled_blocks"] <= 192 + pages
+    assert after["unsettled_blocks"] <= 128
     logged = after["data_blocks"] - before["data_blocks"]
     assert logged + pages * (after["in_place_full"] - before["in_place_full"]) == 150 * pages
     assert logged > 75 * pages
