@@ -67,13 +67,13 @@ struct ext4_eager_sb {
 	u64		settled;	/* and ended well */
 	u64		kept;		/* needed: write-back has left pages dirty; */
 	u64		clean;		/* they were written again after this one */
-	unsigned int	nr_kept;	/* times, since one ended well */
 	bool		lost;		/* a block in the log is not in its place */
 	unsigned long	since;		/* jiffies of the first copy since number */
 	u64		since_number;	/* since_number - 1 began */
 	struct xarray	gone;		/* evicted, by number: see i_eager_gen */
 	u64		gone_unknown;	/* the same of some whose number is lost */
 	atomic_t	waiting; /* for settling, which makes haste then */
+	atomic_t	nr_kept; /* times that pages were, since one ended well */
 	atomic_t	nr_ahead; /* blocks that files have ahead, or have used up */
 	unsigned int	paced;	/* pages since the worker has paused, */
 	struct blk_plug	plug;	/* which it holds until it does */
@@ -100,9 +100,8 @@ struct ext4_eager_inode {
 	struct ext4_eager_range settling; /* by the worker: what it writes */
 	unsigned int	grown;		/* so often in a row by syncs, ... */
 	loff_t		grown_to;	/* ... the last time to this size */
-	ext4_lblk_t	ahead;		/* blocks behind the end, from here up to ... */
-	ext4_lblk_t	ahead_end;	/* ... here; none if it is 0 */
-	u32		nr_ahead;	/* so many were allocated */
+	ext4_lblk_t	ahead;		/* blocks behind the end, as allocated: from here ... */
+	ext4_lblk_t	ahead_end;	/* ... up to here; none if it is 0 */
 	struct list_head list;		/* s_eager.inodes, by its lock */
 	bool		busy;		/* by that lock, too: being settled */
 };

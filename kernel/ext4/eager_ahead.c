@@ -91,8 +91,8 @@ static u32 ext4_eager_room_ahead(struct inode *inode, struct ext4_eager_inode *e
 	struct ext4_sb_info *sbi = EXT4_SB(inode->i_sb);
 	s64 free = percpu_counter_read_positive(&sbi->s_freeclusters_counter);
 	u32 min = EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits;
-	s64 room = free / 16 + ei->nr_ahead -
-		atomic_read(&sbi->s_eager.nr_ahead);
+	s64 others = atomic_read(&sbi->s_eager.nr_ahead) - ext4_eager_nr_ahead(ei);
+	s64 room = free / 16 - others;
 
 	if (free <= ext4_blocks_count(sbi->s_es) / 16 || room < min)
 		return 0;
@@ -104,10 +104,8 @@ static u32 ext4_eager_room_ahead(struct inode *inode, struct ext4_eager_inode *e
 static void ext4_eager_set_ahead(struct inode *inode, struct ext4_eager_inode *ei,
 				 ext4_lblk_t first, ext4_lblk_t end)
 {
-	u32 nr = end - first;
-
-	atomic_add(nr - ei->nr_ahead, &ext4_eager_of(inode->i_sb)->nr_ahead);
-	ei->nr_ahead = nr;
+	atomic_add(end - first - ext4_eager_nr_ahead(ei),
+		   &ext4_eager_of(inode->i_sb)->nr_ahead);
 	ei->ahead = first;
 	ei->ahead_end = end;
 }

@@ -200,7 +200,6 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh)
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
 	bool as_copy = buffer_logged(bh);
 	unsigned long flags;
-	bool often;
 
 	if (likely(!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr)))
 		return false;
@@ -210,10 +209,9 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh)
 	/* The settling that has begun, if one has, may have written it before. */
 	spin_lock_irqsave(&eager->lock, flags);
 	eager->kept = eager->begun + 1;
-	WRITE_ONCE(eager->nr_kept, eager->nr_kept + 1);
-	often = ext4_eager_keeps_often(eager);
 	spin_unlock_irqrestore(&eager->lock, flags);
-	if (unlikely(often))
+	atomic_inc(&eager->nr_kept);
+	if (unlikely(ext4_eager_keeps_often(eager)))
 		ext4_eager_settle_soon(inode->i_sb);
 	return true;
 }

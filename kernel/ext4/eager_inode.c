@@ -153,6 +153,6 @@ void ext4_eager_evict(struct inode *inode)
 		ext4_eager_wait_event(inode->i_sb,
 				      ext4_eager_unlist_idle(eager, ei));
 	EXT4_I(inode)->i_eager = NULL;
-	atomic_sub(ei->nr_ahead, &eager->nr_ahead);
+	atomic_sub(ext4_eager_nr_ahead(ei), &eager->nr_ahead);
 	kfree(ei);
 }

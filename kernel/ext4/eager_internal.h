@@ -81,13 +81,22 @@ do {									\
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
 #define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
 
+/* Write-back may leave pages dirty so often before settling makes haste for it. */
+#define EXT4_EAGER_KEPT_MOST	256
+
 /*
- * Has write-back left pages dirty so often that it may be at its wits' end? Who waits for
- * fewer dirty pages has it write the same ones over and over: only settling helps.
+ * Has write-back left pages dirty often? Who waits for fewer dirty pages has it write the
+ * same ones over and over: only settling helps.
  */
 static inline bool ext4_eager_keeps_often(struct ext4_eager_sb *eager)
 {
-	return READ_ONCE(eager->nr_kept) >= 256;
+	return atomic_read(&eager->nr_kept) >= EXT4_EAGER_KEPT_MOST;
+}
+
+/* How many blocks a file was given ahead, used up or not. */
+static inline u32 ext4_eager_nr_ahead(struct ext4_eager_inode *ei)
+{
+	return ei->ahead_end - ei->ahead;
 }
 
 /* eager_ahead.c */

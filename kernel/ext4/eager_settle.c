@@ -174,9 +174,7 @@ static void ext4_eager_note_settled(struct super_block *sb, u64 number)
 
 	ext4_eager_settled(sb, READ_ONCE(EXT4_SB(sb)->s_journal->j_tail_sequence));
 	WRITE_ONCE(eager->settled, number);
-	spin_lock_irq(&eager->lock);
-	WRITE_ONCE(eager->nr_kept, 0);
-	spin_unlock_irq(&eager->lock);
+	atomic_set(&eager->nr_kept, 0);
 	xa_for_each(&eager->gone, ino, gen)
 		if (xa_to_value(gen) <= number)
 			xa_cmpxchg(&eager->gone, ino, gen, NULL, 0);
