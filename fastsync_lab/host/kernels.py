@@ -48,6 +48,7 @@ class Series:
     named_by: str | None = None
     chroot: Recipe | None = None
     qasio: bool = False
+    uml_from: str | None = None
 
     def names(self, debian_version: str, more: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         """The release and the packages that belong to a version of the source package.
@@ -126,6 +127,7 @@ def parse_series(name: str, table: Mapping[str, Any], recipes: Mapping[str, Reci
         named_by=table.get("named_by"),
         chroot=recipes[table["chroot"]] if "chroot" in table else None,
         qasio=table.get("qasio", False),
+        uml_from=table.get("uml_from"),
     )
 
 

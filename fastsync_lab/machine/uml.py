@@ -23,7 +23,7 @@ from fastsync_lab.machine.image import modules_image
 
 MEMORY = "/dev/shm"  # a tmpfs, for the file that is the guest's memory: nobody else sees it
 # A panic ends it, with an abort(). Of what is written to /dev/kmsg nothing is left out.
-# A kernel that can looks at a program's system calls by seccomp, which is faster than ptrace.
+# Where kernel and host can, a program's system calls are caught by seccomp: faster than by ptrace.
 KERNEL_PARAMETERS = (
     "panic=-1",
     "printk.devkmsg=on",

@@ -1,6 +1,8 @@
 """host/debug without a compiler: configuration, whose a data race is, following a build."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from fastsync_lab.host import build, shell
 from fastsync_lab.host.debug import kernel, races
 from fastsync_lab.host.errors import FastsyncError, UsageError
-from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.kernels import UML, KernelTree, load_series
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log
 
@@ -123,7 +127,6 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return take
 
     monkeypatch.setattr(kernel, "full_source", step("full_source"))
-    monkeypatch.setattr(kernel, "apply_once", step("apply_once"))
     for name in ("configure", "compile", "install"):
         monkeypatch.setattr(kernel.Build, name, step(name))
     monkeypatch.setattr(kernel, "release_of", lambda _layout: "6.12.1-kasan")
@@ -131,7 +134,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return taken
 
 
-BUILD = ["full_source", "apply_once", "configure", "compile", "install"]
+BUILD = ["full_source", "configure", "compile", "install"]
 
 
 def test_whole_kernel_is_not_built_again(tmp_path: Path, steps: list[str]) -> None:
@@ -190,20 +193,108 @@ def test_user_mode_linux_is_another_architecture(tmp_path: Path) -> None:
     assert "ARCH=um" not in kasan.argv("modules")
 
 
-def test_patch_of_a_variant_is_applied_once(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "a.c").write_text("one\ntwo\n")
-    patch = tmp_path / "p.patch"
-    patch.write_text("--- a/a.c\n+++ b/a.c\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n")
+# --- a source with changes
+
+
+@pytest.fixture
+def changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kernel.Changes:
+    """A 6.12 that takes arch/um from 7.2, and a patch that fits the two together."""
+    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / "cache"))
     paths = (tmp_path, tmp_path, tmp_path, tmp_path)
-    debian = KernelTree("6.12", "6.12.1", "6.12.1-1", *paths)
+    trees = [KernelTree(name, f"{name}.1", f"{name}.1-1", *paths) for name in ("6.12", "7.2")]
+    for tree in trees:
+        source = kernel.debug_dir() / tree.debian_version
+        (source / "arch/um").mkdir(parents=True)
+        (source / "fs").mkdir()
+        (source / f"arch/um/{tree.series}.c").write_text("um\n")
+        (source / "arch/um/main.c").write_text(f"um\n{tree.series}\n")
+        (source / "fs/ext4.c").write_text(f"ext4\n{tree.series}\n")
+    patch = tmp_path / "p.patch"
+    patch.write_text(
+        "--- a/arch/um/main.c\n+++ b/arch/um/main.c\n@@ -1,2 +1,2 @@\n um\n-7.2\n+both\n"
+    )
+    return kernel.Changes(trees[0], ("arch/um",), trees[1], [patch])
+
+
+def test_folders_of_another_kernel_replace_those_that_there_are(
+    changes: kernel.Changes, tmp_path: Path
+) -> None:
+    layout = kernel.Layout(tmp_path / "uml")
+    source = kernel.variant_source(changes, layout, silent)
+    names = {path.relative_to(source).as_posix() for path in source.rglob("*.c")}
+    assert names == {"arch/um/7.2.c", "arch/um/main.c", "fs/ext4.c"}
+    assert (source / "fs/ext4.c").read_text() == "ext4\n6.12\n"
+    assert (source / "arch/um/main.c").read_text() == "um\nboth\n"
+    for version in ("6.12", "7.2"):
+        whole = kernel.debug_dir() / f"{version}.1-1"
+        assert (whole / "arch/um/main.c").read_text() == f"um\n{version}\n", "others build from it"
+
+
+def test_a_source_is_made_anew_only_when_its_changes_are_others(
+    changes: kernel.Changes, tmp_path: Path
+) -> None:
+    layout = kernel.Layout(tmp_path / "uml")
+    source = kernel.variant_source(changes, layout, silent)
+    layout.build.mkdir()
+    (layout.build / "main.o").write_text("")
+    assert kernel.variant_source(changes, layout, silent) == source
+    assert (layout.build / "main.o").is_file()
+
+    patch = changes.patches[0]
+    good = patch.read_text()
+    patch.write_text(good.replace("-7.2", "-7.3"))
     for _ in range(2):
-        kernel.apply_once([patch], source, debian)
-        assert (source / "a.c").read_text() == "one\nthree\n"
-    (source / "a.c").write_text("four\n")
-    with pytest.raises(FastsyncError, match="does not apply"):
-        kernel.apply_once([patch], source, debian)
+        with pytest.raises(FastsyncError, match=r"p\.patch does not apply to linux-source 7\.2"):
+            kernel.variant_source(changes, layout, silent)
+    assert not layout.build.exists(), "it was compiled from another source"
+    patch.write_text(good.replace("+both", "+all"))
+    assert (kernel.variant_source(changes, layout, silent) / "arch/um/main.c").read_text() == (
+        "um\nall\n"
+    )
+
+
+def test_a_source_without_changes_is_that_of_all(changes: kernel.Changes, tmp_path: Path) -> None:
+    layout = kernel.Layout(tmp_path / "uml")
+    kernel.variant_source(changes, layout, silent)
+    layout.build.mkdir()
+    none = replace(changes, donor=None, patches=[])
+    assert kernel.variant_source(none, layout, silent) == kernel.debug_dir() / "6.12.1-1"
+    assert not layout.build.exists() and not layout.source.exists()
+    layout.build.mkdir()
+    kernel.variant_source(none, layout, silent)
+    assert layout.build.exists()
+
+
+def test_another_donor_or_another_patch_is_another_kernel(changes: kernel.Changes) -> None:
+    assert changes.donor is not None
+    donor = replace(changes.donor, debian_version="7.2.2-1")
+    patch = changes.patches[0]
+    keys = {changes.key, replace(changes, donor=donor).key, replace(changes, donor=None).key}
+    patch.write_text(patch.read_text() + "\n")
+    assert len({*keys, changes.key}) == 4
+    assert replace(changes, donor=None, patches=[]).key == ""
+
+
+def test_only_user_mode_linux_takes_folders_of_another_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(series: str, report: object) -> KernelTree:
+        return KernelTree(series, "r", f"{series}.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
+
+    monkeypatch.setattr(kernel, "fetch_kernel", fetch)
+    found = kernel.variant_changes(fetch("6.12", None), UML, silent)
+    assert found.donor == fetch("7.2", None) and found.patches
+    for series, variant in (("6.12", "kasan"), ("7.2", UML)):
+        assert kernel.variant_changes(fetch(series, None), variant, silent).key == ""
+
+
+@pytest.mark.parametrize("series", load_series())
+def test_patches_of_user_mode_linux_leave_all_else_alone(series: str) -> None:
+    """What is tested in it is the kernel's own ext4, on the kernel's own block layer and memory."""
+    folders = tuple(f"{name}/" for name in kernel.VARIANTS[UML].folders)
+    for patch in (repo_root() / "patches" / UML / series).glob("*.patch"):
+        touched = re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
+        assert touched and all(name.startswith(folders) for name in touched), patch
 
 
 # --- what is built for it

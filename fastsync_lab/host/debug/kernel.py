@@ -2,7 +2,8 @@
 
 Two look for bugs, as their instruments exclude each other: "kasan" (memory, locks, leaks) and
 "kcsan" (data races). "uml" is User-Mode Linux: the same source compiled into a program of the host,
-which needs no machine to be modelled. Each is a KernelTree like any other: modules are built
+which needs no machine to be modelled. Its own folders may come from a later kernel: all that is not
+User-Mode Linux is the same source still. Each is a KernelTree like any other: modules are built
 against it and a guest boots it. All of it is in the cache; the note that names a kernel's
 configuration is written last, so a build that was interrupted goes on where it stopped and is never
 taken for a whole one.
@@ -18,7 +19,7 @@ from pathlib import Path
 from fastsync_lab.host.build import apply_patch, follow_compiler
 from fastsync_lab.host.chroot import place_for
 from fastsync_lab.host.errors import FastsyncError, check_names
-from fastsync_lab.host.fetch import check_source_version, download
+from fastsync_lab.host.fetch import check_source_version, download, fetch_kernel
 from fastsync_lab.host.kernels import (
     UML,
     KernelTree,
@@ -35,16 +36,20 @@ from fastsync_lab.host.shell import run
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel to build: files of its configuration, the image in its object tree."""
+    """A kernel to build: files of its configuration, the image in its object tree.
+
+    `folders` are those of the source that no other kernel is compiled from.
+    """
 
     configs: tuple[str, ...]
     image: str = "arch/x86/boot/bzImage"
+    folders: tuple[str, ...] = ()
 
 
 DEBUG = ("kasan", "kcsan")
 VARIANTS = {
     **{name: Variant(("common", "x86", "debug", name)) for name in DEBUG},
-    UML: Variant(("common", UML), image="linux"),
+    UML: Variant(("common", UML), image="linux", folders=("arch/um", "arch/x86/um")),
 }
 
 
@@ -61,6 +66,16 @@ class Layout:
     """Where a built kernel lies in the cache."""
 
     root: Path
+
+    @property
+    def source(self) -> Path:
+        """The source, where it is not Debian's as it is."""
+        return self.root / "source"
+
+    @property
+    def source_note(self) -> Path:
+        """What the source was put together from; there once it is whole."""
+        return self.root / "source-from"
 
     @property
     def build(self) -> Path:
@@ -127,17 +142,16 @@ def built_kernel(tree: KernelTree, variant: str, *, report: Report = silent) -> 
     name = folder_name(tree.debian_version)
     layout = Layout(debug_dir() / f"{name}-{variant}")
     wanted = configuration(variant)
-    patches = variant_patches(variant, tree.series)
+    changes = variant_changes(tree, variant, report)
     # No chroot: the compiler need not be that of Debian's kernel, of which nothing is used.
     digest = hashlib.sha256(wanted.encode())
-    digest.update("".join(file_checksum(patch) for patch in patches).encode())
+    digest.update(changes.key.encode())
     built_from = f"{tree.debian_version} {digest.hexdigest()}\n"
     with locked(layout.root.with_name(f"{layout.root.name}.lock")):
         if not (layout.note.is_file() and layout.note.read_text() == built_from):
             layout.note.unlink(missing_ok=True)
+            source = variant_source(changes, layout, report)
             layout.build.mkdir(parents=True, exist_ok=True)
-            source = full_source(tree, report)
-            apply_once(patches, source, tree)
             build = Build(source, layout, variant)
             build.configure(wanted)
             build.compile(f"the {variant} kernel", report)
@@ -197,21 +211,66 @@ def unpack_source(tree: KernelTree, target: Path, report: Report) -> None:
     shutil.rmtree(downloads)
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What a variant has that Debian's source does not: folders of another kernel, then patches."""
+
+    tree: KernelTree  # whose source is changed
+    folders: tuple[str, ...]
+    donor: KernelTree | None  # whose folders they are
+    patches: Sequence[Path]
+
+    @property
+    def key(self) -> str:
+        """What decides how a source is changed; empty for one that is not."""
+        version = self.donor.debian_version if self.donor else ""
+        return version + "".join(file_checksum(patch) for patch in self.patches)
+
+
+def variant_changes(tree: KernelTree, variant: str, report: Report) -> Changes:
+    """What patches/ and kernels.toml say of a variant; the other kernel is in the cache then."""
+    folders, other = VARIANTS[variant].folders, load_series()[tree.series].uml_from
+    donor = fetch_kernel(other, report=report) if folders and other else None
+    patches = sorted((repo_root() / "patches" / variant / tree.series).glob("*.patch"))
+    return Changes(tree, folders, donor, patches)
+
+
+def variant_source(changes: Changes, layout: Layout, report: Report) -> Path:
+    """What a variant is compiled from; FastsyncError when a patch does not apply.
+
+    A changed source is the variant's own. Its files are those of full_source(), by hard links that
+    a patch replaces. What was compiled from another source than this goes.
+    """
+    base = full_source(changes.tree, report)
+    note = layout.source_note
+    if (note.read_text() if note.is_file() else "") != changes.key:
+        note.unlink(missing_ok=True)
+        for folder in (layout.source, layout.build):
+            shutil.rmtree(folder, ignore_errors=True)
+        if changes.key:
+            put_together(changes, base, layout.source, report)
+            note.write_text(changes.key)
+    return layout.source if changes.key else base
+
+
+def put_together(changes: Changes, base: Path, source: Path, report: Report) -> None:
+    """Make a source out of another one."""
+    link_tree(base, source)
+    if changes.donor:
+        other = full_source(changes.donor, report)
+        for name in changes.folders:
+            shutil.rmtree(source / name)
+            link_tree(other / name, source / name)
+    for patch in changes.patches:
+        apply_patch(patch, source, changes.donor or changes.tree)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """A folder with hard links to all files of another."""
+    shutil.copytree(source, target, symlinks=True, copy_function=os.link)
+
+
 # --- the build ---------------------------------------------------------------------------------
-
-
-def variant_patches(variant: str, series: str) -> list[Path]:
-    """Patches without which a variant of a series does not run on every host."""
-    return sorted((repo_root() / "patches" / variant / series).glob("*.patch"))
-
-
-def apply_once(patches: Sequence[Path], source: Path, tree: KernelTree) -> None:
-    """Apply patches to a source that may have them; FastsyncError when one does not apply."""
-    with locked(source.with_name(f"{source.name}.lock")):
-        for patch in patches:
-            argv = ["patch", "-p1", "--reverse", "--dry-run", "--force", "-i", str(patch)]
-            if run(argv, cwd=source, check=False).status != 0:
-                apply_patch(patch, source, tree)
 
 
 @dataclass(frozen=True)
