@@ -83,7 +83,7 @@ lint: setup ## ruff, mypy, shellcheck; checkpatch, sparse and W=1 on kernel/, fo
 	@.venv/bin/ruff check $(PYTHON_CODE)
 	@.venv/bin/ruff format --check $(PYTHON_CODE)
 	@.venv/bin/mypy
-	@shellcheck fastsync_lab/machine/guest/*.sh fastsync_lab/study/*.sh fastsync_lab/xfstests/*.sh
+	@shellcheck fastsync_lab/machine/guest/*.sh fastsync_lab/*/*.sh
 	@$(PYTHON) -m fastsync_lab.host.lint
 
 format: setup ## let ruff lay out the Python code

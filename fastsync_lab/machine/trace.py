@@ -8,10 +8,13 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
 
 from fastsync_lab.host.errors import FastsyncError
 
+TRACE_SH = Path(__file__).with_suffix(".sh")  # functions of the guest that trace
 SECTOR_BYTES = 512
 BURST_SECTORS = 128  # a longer run of adjacent sectors counts as sequential
 
@@ -24,7 +27,8 @@ CLASSES = (DATA, JOURNAL, METADATA, UNSORTED)
 MARK_BEGIN = "fastsync begin"
 MARK_END = "fastsync end"
 
-_LINE = re.compile(r"^.*?-\d+ +\[\d+\] +\S+ +(\d+)\.(\d{6}): (\w+): (.*)$")
+# By the clock "mono" seconds and six digits, by "x86-tsc" a number: in virtual time ns.
+_LINE = re.compile(r"^.*?-\d+ +\[\d+\] +\S+ +(\d+)(?:\.(\d{6}))?: (\w+): (.*)$")
 _REQUEST = re.compile(
     r"^\d+,\d+ (?P<rwbs>\w+) (?:\d+ )?\(.*?\) (?P<sector>\d+) \+ (?P<sectors>\d+) "
 )
@@ -35,15 +39,20 @@ _LOST = re.compile(r"LOST (\d+) EVENTS")
 class Request:
     """One block request as the device saw it.
 
-    `time_us`: when it was issued; `service_us`: until it was complete, None when the trace ends
+    `time_ns`: when it was issued; `service_ns`: until it was complete, None when the trace ends
     before; `rwbs`: the kernel's letters for the kind of request; sizes in sectors of 512 bytes.
     """
 
-    time_us: int
+    time_ns: int
     rwbs: str
     sector: int
     sectors: int
-    service_us: int | None = None
+    service_ns: int | None = None
+
+    @property
+    def end_ns(self) -> int | None:
+        """When it was complete, if the trace says so."""
+        return None if self.service_ns is None else self.time_ns + self.service_ns
 
     @property
     def is_flush(self) -> bool:
@@ -73,7 +82,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Trace:
-    """The requests of a trace in the order of their issue, and its marks (time in us, text)."""
+    """The requests of a trace in the order of their issue, and its marks (time in ns, text)."""
 
     requests: tuple[Request, ...]
     marks: tuple[tuple[int, str], ...]
@@ -89,7 +98,7 @@ class Trace:
         )
         if begin is None or end is None:
             raise FastsyncError(f"the block trace has no begin and end of phase {name!r}")
-        return tuple(r for r in self.requests if begin <= r.time_us <= end)
+        return tuple(r for r in self.requests if begin <= r.time_ns <= end)
 
 
 def parse_trace(text: str) -> Trace:
@@ -110,10 +119,10 @@ def parse_trace(text: str) -> Trace:
         match = _LINE.match(line)
         if match is None:
             raise FastsyncError(f"cannot read this line of the block trace: {line!r}")
-        time_us = int(match[1]) * 1_000_000 + int(match[2])
+        time_ns = nanoseconds(match[1], match[2])
         event, rest = match[3], match[4]
         if event == "tracing_mark_write":
-            marks.append((time_us, rest.strip()))
+            marks.append((time_ns, rest.strip()))
             continue
         if event not in ("block_rq_issue", "block_rq_complete"):
             continue
@@ -127,19 +136,27 @@ def parse_trace(text: str) -> Trace:
             if open_requests[key] and sectors:
                 issued[open_requests[key].pop(0)] = None
             open_requests[key].append(len(issued))
-            issued.append(Request(time_us, rwbs, sector, sectors))
+            issued.append(Request(time_ns, rwbs, sector, sectors))
         elif open_requests[key]:
-            completed[open_requests[key].pop(0)] = time_us
+            completed[open_requests[key].pop(0)] = time_ns
     requests = tuple(
-        Request(r.time_us, r.rwbs, r.sector, r.sectors, _service(r, completed.get(index)))
+        replace(r, service_ns=completed[index] - r.time_ns) if index in completed else r
         for index, r in enumerate(issued)
         if r is not None
     )
     return Trace(requests, tuple(marks))
 
 
-def _service(request: Request, end_us: int | None) -> int | None:
-    return None if end_us is None else end_us - request.time_us
+def nanoseconds(first: str, microseconds: str | None) -> int:
+    """The time of an event: seconds and microseconds, or ns."""
+    return int(first) * 1_000_000_000 + int(microseconds) * 1000 if microseconds else int(first)
+
+
+def most_in_flight(requests: Sequence[Request]) -> int:
+    """How many requests were issued and not complete, at most; one that ends makes room first."""
+    steps = [(r.time_ns, 1) for r in requests]
+    steps += [(r.end_ns, -1) for r in requests if r.end_ns is not None]
+    return max(accumulate(step for _, step in sorted(steps)), default=0)
 
 
 # --- where things lie on the device ------------------------------------------------------------
@@ -301,8 +318,9 @@ def sequential_ratio(
     return in_bursts / total if total else 0.0
 
 
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _mean_us(requests: Iterable[Request]) -> float:
+    times_ns = [r.service_ns for r in requests if r.service_ns is not None]
+    return sum(times_ns) / len(times_ns) / 1000 if times_ns else 0.0
 
 
 def account(requests: Sequence[Request], layout: Layout) -> Accounting:
@@ -325,8 +343,8 @@ def account(requests: Sequence[Request], layout: Layout) -> Accounting:
         discards=sum(r.is_discard for r in requests),
         mean_request_kib=total / len(writes) / 1024 if writes else 0.0,
         sequential_ratio=sequential_ratio([(r.sector, r.sectors) for r in writes]),
-        mean_write_us=_mean([r.service_us for r in writes if r.service_us is not None]),
-        mean_flush_us=_mean([r.service_us for r in flushes if r.service_us is not None]),
+        mean_write_us=_mean_us(writes),
+        mean_flush_us=_mean_us(flushes),
     )
 
 

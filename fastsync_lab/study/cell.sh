@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # One run of a cell, in the guest. fastsync_lab/study/plan.py says what is to be done, in variables
-# and functions, and then sources this:
+# and functions, puts machine/trace.sh behind them, and then sources this:
 #
 #   FS_KIND FS_MKFS FS_OPTIONS	the file system; an empty kind: the device itself
 #   PHASE PHASES		at which part of a tick the run begins: 1 of 5, say
@@ -10,11 +10,10 @@
 # What is printed comes in sections. The run takes the journal as the preparation has left it: not
 # checkpointed, not emptied, the same for all that are compared.
 
-: "${FS_KIND?}" "${FS_MKFS?}" "${FS_OPTIONS?}" "${PHASE?}" "${PHASES?}" "${TRACED?}" "${FASTSYNC_DEV?}"
+: "${FS_KIND?}" "${FS_MKFS?}" "${FS_OPTIONS?}" "${PHASE?}" "${PHASES?}" "${TRACED?}" "${FASTSYNC_DEV?}" "${TRACING?}"
 MOUNT_POINT=/run/fastsync/mnt
-MARKER=/sys/kernel/tracing/trace_marker
+MARKER=$TRACING/trace_marker
 QUEUE=/sys/block/${FASTSYNC_DEV##*/}/queue
-TRACING=/sys/kernel/tracing
 TRACE_BUFFER_KIB=65536
 SETTLE_S=6 # longer than jbd2's periodic commit and the first write-back (5 s)
 export MARKER QUEUE
@@ -27,10 +26,10 @@ section() {
 measured() {
 	local subject=$1 status
 	shift
-	echo "fastsync begin $subject" >$MARKER
+	echo "fastsync begin $subject" >"$MARKER"
 	"$@"
 	status=$?
-	echo "fastsync end $subject" >$MARKER
+	echo "fastsync end $subject" >"$MARKER"
 	return $status
 }
 
@@ -57,28 +56,12 @@ wait_for_phase() {
 	while ((${EPOCHREALTIME/./} < target_us)); do :; done
 }
 
-start_trace() {
-	echo 0 >$TRACING/tracing_on
-	echo mono >$TRACING/trace_clock
-	echo $TRACE_BUFFER_KIB >$TRACING/buffer_size_kb
-	echo >$TRACING/trace
-	echo 1 >$TRACING/events/block/block_rq_issue/enable
-	echo 1 >$TRACING/events/block/block_rq_complete/enable
-	echo 1 >$TRACING/tracing_on
-}
-
-stop_trace() {
-	echo 0 >$TRACING/tracing_on
-	echo 0 >$TRACING/events/block/enable
-}
-
-print_trace() {
+print_lost_events() {
 	local file
 	section stats
 	for file in "$TRACING"/per_cpu/cpu*/stats; do
 		echo "$(<"$file")"
 	done
-	cat $TRACING/trace >"${FASTSYNC_OUT?}/trace"
 }
 
 # Where blocks lie: the journal, folders (their numbers are in the file "folders"), the rest.
@@ -120,13 +103,13 @@ prepare || exit
 sync
 sleep $SETTLE_S
 wait_for_phase
-[ "$TRACED" = 0 ] || start_trace
+[ "$TRACED" = 0 ] || start_trace mono $TRACE_BUFFER_KIB
 section result
 run
 status=$?
 [ "$TRACED" = 0 ] || stop_trace
 [ $status = 0 ] || exit $status
-[ "$TRACED" = 0 ] || print_trace
+[ "$TRACED" = 0 ] || print_lost_events
 if [ -n "$FS_KIND" ]; then
 	print_file_system
 	[ "$FS_KIND" != ext4 ] || find $MOUNT_POINT -xdev -type d -printf 'blocks <%i>\n' >/run/fastsync/folders

@@ -5,10 +5,9 @@ latency is taken from the block layer's trace, from block_rq_issue to block_rq_c
 against what the profile says. What a call takes beside that is the kernel's own time.
 """
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
@@ -22,6 +21,7 @@ from fastsync_lab.host.progress import Finished, Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile
 from fastsync_lab.machine.processor import DEFAULT_MIPS
+from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, parse_trace
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.figures import DEVICES
 from fastsync_lab.study.grid import Grid, Part
@@ -31,7 +31,7 @@ from fastsync_lab.study.programs import plain
 FORMAT = 1
 DOCUMENT, BLOCK = "docs/device-model.md", "devices"
 PROGRAM = plain("blkprobe")
-FUNCTIONS = Path(__file__).with_suffix(".sh")
+PROBE_SH = Path(__file__).with_suffix(".sh")
 CAPACITY_MIB = 64
 COUNT = 24  # requests of each kind
 Result = Mapping[str, Any]
@@ -71,50 +71,15 @@ PHASES: Mapping[str, Phase] = {
     "read128k": Phase("read 128 KiB", "R", "read", 131072),
     "write128k": Phase("write 128 KiB", "W", "write", 131072),
 }
-TRACE_LINE = re.compile(
-    r"\s(?P<ns>\d+): (?:block_rq_(?P<event>issue|complete): \S+ (?P<rwbs>[A-Z]+) "
-    r"(?:\d+ )?\(.*?\) (?P<sector>\d+) \+ \d+|tracing_mark_write: probe (?P<phase>\S+))"
-)
 
 
-@dataclass
-class Seen:
-    """The requests of a phase: kind and ns of each, most in flight, ns from first to last."""
-
-    latencies: list[tuple[str, int]] = field(default_factory=list)
-    most_in_flight: int = 0
-    begin_ns: int = 0
-    end_ns: int = 0
-
-    def of(self, rwbs: str) -> list[int]:
-        """Latencies in ns of the requests of a kind, the flag S (sync) left out."""
-        return [ns for kind, ns in self.latencies if kind.replace("S", "") == rwbs]
-
-
-def parse_probe(text: str) -> dict[str, Seen]:
-    """The phases of a run of blkprobe, from the text of a trace with the x86-tsc clock.
-
-    A flush has no sector, so it is known by its kind.
-    """
-    phases: dict[str, Seen] = {}
-    phase = Seen()
-    issued: dict[tuple[str, str], int] = {}
-    for match in TRACE_LINE.finditer(text):
-        now_ns = int(match["ns"])
-        if match["phase"]:
-            phase = Seen()
-            phases[match["phase"]] = phase
-            continue
-        rwbs = match["rwbs"]
-        key = (rwbs, "" if rwbs == "FF" else match["sector"])
-        if match["event"] == "issue":
-            issued[key] = now_ns
-            phase.begin_ns = phase.begin_ns or now_ns
-            phase.most_in_flight = max(phase.most_in_flight, len(issued))
-        elif key in issued:
-            phase.latencies.append((rwbs, now_ns - issued.pop(key)))
-            phase.end_ns = now_ns
-    return phases
+def latencies_ns(requests: Sequence[Request], rwbs: str) -> list[int]:
+    """What requests of a kind took, in the order of their issue; the flag S (sync) is left out."""
+    return [
+        one.service_ns
+        for one in requests
+        if one.rwbs.replace("S", "") == rwbs and one.service_ns is not None
+    ]
 
 
 @dataclass(frozen=True)
@@ -129,13 +94,13 @@ class Probe:
         """Make the device behave like the profile."""
         self.vm.load_device(profile, self.flashdev, capacity_mib=CAPACITY_MIB)
 
-    def run(self, count: int, *phases: str) -> tuple[dict[str, Seen], dict[str, int]]:
-        """The requests of each phase, and the mean time of its calls in ns."""
+    def run(self, count: int, *phases: str) -> tuple[Trace, dict[str, int]]:
+        """What the block layer saw of the phases, and the mean time of each one's calls in ns."""
         words = shlex.join([self.program, str(count), *phases])
-        printed = self.vm.run(f"{FUNCTIONS.read_text()}\nprobe {words}").stdout
-        trace = (self.vm.out_dir / "trace").read_text()
-        means = {name: int(ns) for name, ns in map(str.split, printed.splitlines())}
-        return parse_probe(trace), means
+        printed = self.vm.run(f"{TRACE_SH.read_text()}\n{PROBE_SH.read_text()}\nprobe {words}")
+        trace = parse_trace((self.vm.out_dir / "trace").read_text())
+        means = {name: int(ns) for name, ns in map(str.split, printed.stdout.splitlines())}
+        return trace, means
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -166,14 +131,16 @@ def measure_device(probe: Probe, name: str, report: Report) -> dict[str, Any]:
     """What was measured of a device: ns of each request, and of a call in the mean, by phase."""
     profile = load_profile(name)
     probe.load(profile)
-    seen, calls = probe.run(COUNT, *PHASES)
+    trace, calls = probe.run(COUNT, *PHASES)
     there = {key: phase for key, phase in PHASES.items() if phase.is_on(profile)}
     report(Finished(f"{name}: {len(there)} kinds of requests"))
     return {
         "name": name,
         "model_ns": {key: phase.model_ns(profile) for key, phase in there.items()},
         "waits_ns": {key: phase.waits_ns(profile) for key, phase in there.items()},
-        "requests_ns": {key: seen[key].of(phase.rwbs) for key, phase in there.items()},
+        "requests_ns": {
+            key: latencies_ns(trace.phase(key), phase.rwbs) for key, phase in there.items()
+        },
         "call_ns": {key: calls[key] for key in there},
     }
 

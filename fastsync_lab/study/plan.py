@@ -17,6 +17,7 @@ from fastsync_lab.machine.processor import (
     load_processor,
     models_cpu,
 )
+from fastsync_lab.machine.trace import TRACE_SH
 from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
 from fastsync_lab.study.store import key_of, stem
 
@@ -104,7 +105,7 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
         "debian_version": setting.tree.debian_version,
         "sha256": {name: file_checksum(path) for name, path in files.items()},
         "root_sha256": image.digest,
-        "cell_sha256": file_checksum(CELL_SH),
+        "cell_sha256": [file_checksum(CELL_SH), file_checksum(TRACE_SH)],
         "versions": list(dict.fromkeys(versions)),
         "device": asdict(job.profile),
         "capacity_mib": study.capacity_mib,
@@ -185,7 +186,7 @@ def bash_of(job: Job, cell: Cell[Any], script: Script, cell_sh: str, *, run: int
     }
     lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
     lines += [f"{name}() {{\n{body}\n}}" for name, body in functions.items()]
-    return "\n".join([*lines, f". {cell_sh}"])
+    return "\n".join([*lines, TRACE_SH.read_text(), f". {cell_sh}"])
 
 
 def sections(text: str) -> dict[str, str]:

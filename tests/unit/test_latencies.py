@@ -9,35 +9,20 @@ import pytest
 from fastsync_lab.cli.calibrate import calibrate
 from fastsync_lab.host.errors import UsageError
 from fastsync_lab.machine.device import load_profile, profile_names
+from fastsync_lab.machine.trace import Request
 from fastsync_lab.study import latencies
 from fastsync_lab.study.documents import marks
 from fastsync_lab.study.figures import DEVICES
 from fastsync_lab.study.grid import Grid
-from fastsync_lab.study.latencies import PHASES, Seen, parse_probe
-
-TRACE = """\
- blkprobe-7 [000] ..... 1000: tracing_mark_write: probe write4k
- blkprobe-7 [000] ..... 1100: block_rq_issue: 252,0 WS 4096 () 8 + 8 none,0,0 [blkprobe]
- blkprobe-7 [000] ..... 1150: block_rq_issue: 252,0 W 4096 () 16 + 8 none,0,0 [blkprobe]
-   <idle>-0 [000] d.h.. 1300: block_rq_complete: 252,0 W () 16 + 8 none,0,0 [0]
-   <idle>-0 [000] d.h.. 1400: block_rq_complete: 252,0 WS () 8 + 8 none,0,0 [0]
-   <idle>-0 [000] d.h.. 1450: block_rq_complete: 252,0 WS () 99 + 8 none,0,0 [0]
- blkprobe-7 [000] ..... 1500: tracing_mark_write: probe flush
- kworker-51 [000] ..... 1600: block_rq_issue: 252,0 FF 0 () 0 + 0 none,0,0 [kworker]
-   <idle>-0 [000] d.h.. 1900: block_rq_complete: 252,0 FF () 18446744073709551615 + 0 none,0,0 [0]
- blkprobe-7 [000] ..... 2000: tracing_mark_write: probe -
-"""
+from fastsync_lab.study.latencies import PHASES, latencies_ns
 
 
-def test_phases_of_a_trace() -> None:
-    phases = parse_probe(TRACE)
-    assert phases == {
-        "write4k": Seen([("W", 150), ("WS", 300)], 2, 1100, 1400),
-        "flush": Seen([("FF", 300)], 1, 1600, 1900),
-        "-": Seen(),
-    }
-    assert phases["write4k"].of("W") == [150, 300]
-    assert phases["write4k"].of("R") == []
+def test_latencies_of_a_kind() -> None:
+    kinds = [("WS", 300), ("W", 150), ("R", 80), ("W", None), ("WFS", 900)]
+    requests = [Request(time, kind, 8, 8, ns) for time, (kind, ns) in enumerate(kinds)]
+    assert latencies_ns(requests, "W") == [300, 150]
+    assert latencies_ns(requests, "WF") == [900]
+    assert latencies_ns(requests, "FF") == []
 
 
 def test_every_profile_is_measured() -> None:

@@ -15,6 +15,7 @@ from fastsync_lab.machine.trace import (
     Request,
     account,
     lost_events,
+    most_in_flight,
     parse_layout,
     parse_trace,
     sequential_ratio,
@@ -59,10 +60,31 @@ Group 1: (Blocks 32768-65535) csum 0x99 [INODE_UNINIT]
 def test_trace_gives_requests_with_their_service_times() -> None:
     trace = parse_trace(TRACE)
     assert [r.rwbs for r in trace.requests] == ["WS", "WS", "FF", "WFS", "R"]
-    assert [r.service_us for r in trace.requests] == [50, 60, 1000, 2000, None]
+    assert [r.service_ns for r in trace.requests] == [50_000, 60_000, 1_000_000, 2_000_000, None]
     flush, fua = trace.requests[2], trace.requests[3]
     assert flush.is_flush and not flush.is_write and flush.sector == 0
     assert fua.is_fua and fua.is_write and not fua.is_flush
+
+
+def test_a_clock_of_ns_is_read_as_one() -> None:
+    lines = (
+        "probe-7 [000] ..... 1000: tracing_mark_write: fastsync begin flush",
+        "kworker-51 [000] ..... 1600: block_rq_issue: 252,0 FF 0 () 0 + 0 none,0,0 [kworker]",
+        "idle-0 [000] d.h.. 1907: block_rq_complete: 252,0 FF () 0 + 0 none,0,0 [0]",
+        "probe-7 [000] ..... 2000: tracing_mark_write: fastsync end flush",
+    )
+    (flush,) = parse_trace("\n".join(lines)).phase("flush")
+    assert (flush.time_ns, flush.service_ns, flush.end_ns) == (1600, 307, 1907)
+
+
+def test_most_in_flight() -> None:
+    times = [(100, 50), (120, 100), (150, 20), (300, None), (310, 5), (320, None)]
+    requests = [Request(begin, "W", 0, 8, service) for begin, service in times]
+    assert most_in_flight(requests[:1]) == 1
+    assert most_in_flight(requests[:3]) == 2, "the first ends where the third begins"
+    assert most_in_flight(requests) == 2
+    assert most_in_flight([*requests, Request(400, "W", 0, 8)]) == 3, "two never end"
+    assert most_in_flight([]) == 0
 
 
 def test_phase_leaves_out_what_lies_outside_its_marks() -> None:
@@ -115,11 +137,11 @@ def test_requests_in_flight_are_told_apart() -> None:
         f"11.000030: {complete} WS () 8 + 8 none,0,0 [0]",
     ]
     trace = parse_trace("".join(f"a-1 [000] ..... {event}\n" for event in events))
-    assert [(one.rwbs, one.sector, one.service_us) for one in trace.requests] == [
-        ("WS", 8, 40),
-        ("WS", 64, 20),
-        ("FF", 0, 30),
-        ("N", 0, 10),
+    assert [(one.rwbs, one.sector, one.service_ns) for one in trace.requests] == [
+        ("WS", 8, 40_000),
+        ("WS", 64, 20_000),
+        ("FF", 0, 30_000),
+        ("N", 0, 10_000),
     ]
 
 
@@ -127,7 +149,7 @@ def test_a_request_issued_again_before_it_completed_counts_once() -> None:
     lines = TRACE.splitlines()
     again = lines[4].replace("10.000100", "10.000120")
     trace = parse_trace("\n".join([*lines[:5], again, *lines[5:]]))
-    assert [(r.sector, r.service_us) for r in trace.requests[:2]] == [(2048, 30), (800, 60)]
+    assert [(r.sector, r.service_ns) for r in trace.requests[:2]] == [(2048, 30_000), (800, 60_000)]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.device import load_profile, profile_names
+from fastsync_lab.machine.trace import most_in_flight
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.study.latencies import COUNT, PHASES, PROGRAM, Probe
+from fastsync_lab.study.latencies import COUNT, PHASES, PROGRAM, Probe, latencies_ns
 from tests.vm.conftest import IN_TIME
 
 pytestmark = IN_TIME
@@ -41,16 +42,16 @@ def test_latency(probe: Probe, name: str) -> None:
     """Mean and median of each kind of request are within 5 % of the model."""
     profile = load_profile(name)
     probe.load(profile)
-    phases, calls = probe.run(COUNT, *PHASES)
+    trace, calls = probe.run(COUNT, *PHASES)
     for key, phase in PHASES.items():
-        seen = phases[key]
+        seen = trace.phase(key)
         rwbs = phase.rwbs
         if not profile.volatile_cache:
-            assert seen.of("FF") == seen.of("WF") == []
+            assert latencies_ns(seen, "FF") == latencies_ns(seen, "WF") == []
             if phase.kind == "flush":
                 continue
             rwbs = rwbs.replace("WF", "W")
-        latencies = seen.of(rwbs)
+        latencies = latencies_ns(seen, rwbs)
         expected = phase.model_ns(profile)
         assert len(latencies) == COUNT, (key, seen)
         assert statistics.mean(latencies) == pytest.approx(expected, rel=TOLERANCE), key
@@ -66,14 +67,14 @@ def test_queue_depth(probe: Probe, name: str) -> None:
     profile = load_profile(name)
     probe.load(profile)
     count = 48
-    seen = probe.run(count, "burst4k")[0]["burst4k"]
-    assert len(seen.of("W")) == count
-    assert seen.most_in_flight == profile.queue_depth
+    seen = probe.run(count, "burst4k")[0].phase("burst4k")
+    assert len(latencies_ns(seen, "W")) == count
+    assert most_in_flight(seen) == profile.queue_depth
     one_ns = profile.service_ns("random-write", 4096)
     occupied_ns = one_ns if profile.queue_depth == 1 else one_ns - profile.write_ns
     expected = count * occupied_ns + (one_ns - occupied_ns)
     dispatch_ns = (count - 1) * MAX_DISPATCH_NS if profile.queue_depth == 1 else 0
-    elapsed_ns = seen.end_ns - seen.begin_ns
+    elapsed_ns = max(one.end_ns or 0 for one in seen) - seen[0].time_ns
     assert (1 - TOLERANCE) * expected <= elapsed_ns <= (1 + TOLERANCE) * expected + dispatch_ns
 
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * blkprobe DEVICE COUNT PHASE...: COUNT times one request at a time, each
- * phase with requests of its own kind. A phase begins with a line "probe
- * PHASE" in the kernel's trace and ends with "probe -"; to standard output go
- * its name and the mean time of a call in ns.
+ * phase with requests of its own kind. A phase lies between the marks
+ * "fastsync begin PHASE" and "fastsync end PHASE" in the kernel's trace; to
+ * standard output go its name and the mean time of a call in ns.
  *
  *   read4k read128k             random reads
  *   write4k write128k           each where the last one ended
@@ -47,9 +47,9 @@ static int64_t now_ns(void)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-static void mark(const char *phase)
+static void mark(const char *where, const char *phase)
 {
-	if (dprintf(marker, "probe %s\n", phase) < 0)
+	if (dprintf(marker, "fastsync %s %s\n", where, phase) < 0)
 		err(1, TRACE_MARKER);
 }
 
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 		/* The first request of a kind only brings the device into place. */
 		if (alone)
 			one(argv[arg], 0);
-		mark(argv[arg]);
+		mark("begin", argv[arg]);
 		begin = now_ns();
 		if (alone)
 			for (i = 1; i <= count; i++)
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 		else
 			burst();
 		printf("%s %lld\n", argv[arg], (long long)((now_ns() - begin) / count));
-		mark("-");
+		mark("end", argv[arg]);
 	}
 	return 0;
 }
