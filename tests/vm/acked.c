@@ -25,8 +25,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common.h"
+#include "times.h"
 
 #define STATE "/dev/shm/acked"
 #define PARAMETERS "/sys/module/flashdev/parameters/"
@@ -59,27 +61,14 @@ static const char *const whats[] = { "fsync", "both", "overwrites", "modes" };
 
 static unsigned long long state;
 
-static void need(int ok, const char *what)
-{
-	if (!ok)
-		err(1, "%s", what);
-}
-
-/* xorshift64: the same numbers for the same seed. */
 static unsigned int draw(unsigned int below)
 {
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (state >> 11) % below;
+	return draw_from(&state, below);
 }
 
 static long long now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+	return now_ns() / NS_PER_MS;
 }
 
 static struct task *open_state(int flags)

@@ -78,12 +78,11 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "times.h"
+
 #define BLOCK 4096
-#define NS_PER_MS 1000000LL
-#define NS_PER_S 1000000000LL
 
 static const char *path;
 static int fd = -1;
@@ -98,19 +97,6 @@ static void need(int ok, const char *what)
 	if (trying)
 		longjmp(attempt, errno);
 	err(1, "%s", what);
-}
-
-static long long ns(struct timespec t)
-{
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
-static long long clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return ns(t);
 }
 
 static void sleep_ns(long long duration)
@@ -381,7 +367,7 @@ static void op_pages(char *arg)
 static void op_direct(char *arg)
 {
 	const size_t size = 16 * BLOCK;
-	long long until = clock_ns(CLOCK_MONOTONIC) + atoll(arg) * NS_PER_MS;
+	long long until = now_ns() + atoll(arg) * NS_PER_MS;
 	char *buffer, name[PATH_MAX];
 	int file;
 
@@ -392,7 +378,7 @@ static void op_direct(char *arg)
 	buffer = aligned_alloc(BLOCK, size);
 	need(file >= 0 && buffer, name);
 	memset(buffer, 'd', size);
-	while (clock_ns(CLOCK_MONOTONIC) < until)
+	while (now_ns() < until)
 		need(pwrite(file, buffer, size, 0) == (ssize_t)size, name);
 	_exit(0);
 }

@@ -25,12 +25,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common.h"
+#include "times.h"
+
 #define BLOCK 4096
-#define NS_PER_MS 1000000LL
-#define NS_PER_S 1000000000LL
 #define LOOKS (1 << 20)
 
 static const char *path;
@@ -38,31 +38,14 @@ static char block[BLOCK] __attribute__((aligned(BLOCK)));
 static long long end_ns;
 static atomic_ulong begun, done;	/* writes, numbered from 1 */
 
-static void need(int ok, const char *what)
-{
-	if (!ok)
-		err(1, "%s", what);
-}
-
-static long long ns(struct timespec t)
-{
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
 static int running(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return ns(now) < end_ns;
+	return now_ns() < end_ns;
 }
 
 static void run_for(const char *duration_ms)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	end_ns = ns(now) + atoll(duration_ms) * NS_PER_MS;
+	end_ns = now_ns() + atoll(duration_ms) * NS_PER_MS;
 }
 
 /* On one core threads would else take turns at ticks only. */

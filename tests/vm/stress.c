@@ -36,56 +36,33 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common.h"
+#include "times.h"
 
 #define BLOCK 4096
 #define MAX_SIZE (64 * BLOCK)
 #define NAMES 24
-#define NS_PER_MS 1000000LL
-#define NS_PER_S 1000000000LL
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 static unsigned long long seed;
 static long long end_ns;
 
-static void need(int ok, const char *what)
-{
-	if (!ok)
-		err(1, "%s", what);
-}
-
-/* xorshift64: the same numbers for the same seed. */
 static unsigned int draw(unsigned int below)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (seed >> 32) % below;
-}
-
-static long long ns(struct timespec t)
-{
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
-static long long monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return ns(now);
+	return draw_from(&seed, below);
 }
 
 static void begin(const char *duration_ms, const char *number)
 {
-	end_ns = monotonic_ns() + atoll(duration_ms) * NS_PER_MS;
+	end_ns = now_ns() + atoll(duration_ms) * NS_PER_MS;
 	seed = (atoll(number) + 1) * 0x9e3779b97f4a7c15ULL;
 }
 
 static int running(void)
 {
-	return monotonic_ns() < end_ns;
+	return now_ns() < end_ns;
 }
 
 static void print_count(size_t count)

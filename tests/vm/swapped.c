@@ -14,6 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common.h"
+
 #define BLOCK 4096
 #define MANY_EXTENTS 32
 #define FEW_EXTENTS 2
@@ -31,12 +33,6 @@ struct move_extent {
 #define EXT4_IOC_MOVE_EXT _IOWR('f', 15, struct move_extent)
 
 static char block[BLOCK];
-
-static void need(int ok, const char *what)
-{
-	if (!ok)
-		err(1, "%s", what);
-}
 
 static void put(int fd, int number, int letter)
 {
