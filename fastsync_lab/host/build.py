@@ -21,7 +21,7 @@ FILESYSTEMS = ("jbd2", "ext4")  # in build order: ext4 needs the symbols of jbd2
 
 @dataclass(frozen=True)
 class ModuleSet:
-    """A pair of modules that belong together: "fastsync" or "stock"."""
+    """A pair of modules that belong together: "fastsync", "stock", or stock that is "mended"."""
 
     name: str
     jbd2: Path
@@ -77,20 +77,25 @@ def apply_patch(patch: Path, source: Path, tree: KernelTree) -> None:
     )
 
 
-def assemble(tree: KernelTree, source: Path, *, stock: bool, fault: Path | None = None) -> None:
+def upstream_patches(series: str) -> list[Path]:
+    """What we mend of the stock modules, in the order they apply; none for some series."""
+    return sorted((repo_root() / "patches" / "upstream" / series).glob("*.patch"))
+
+
+def assemble(tree: KernelTree, source: Path, *, stock: bool, patches: Sequence[Path] = ()) -> None:
     """Put fs/ext4 and fs/jbd2 under `source`, as Debian has them or with our files and glue.
 
-    `fault` is a patch on top, for a test that has to find what it breaks.
+    `patches` come on top: a fault that a test has to find, or mends of stock.
     """
     copy_stock(tree, source)
-    if stock:
-        return
-    for _ in apply_glue(tree, source):
-        pass
-    if fault:
-        apply_patch(fault, source, tree)
-    for filesystem in FILESYSTEMS:
-        forbid_warnings(overlay_files(filesystem), source / "fs" / filesystem)
+    if not stock:
+        for _ in apply_glue(tree, source):
+            pass
+    for patch in patches:
+        apply_patch(patch, source, tree)
+    if not stock:
+        for filesystem in FILESYSTEMS:
+            forbid_warnings(overlay_files(filesystem), source / "fs" / filesystem)
 
 
 def copy_stock(tree: KernelTree, source: Path) -> None:
@@ -246,11 +251,13 @@ def build_modules(
     tree: KernelTree,
     *,
     stock: bool = False,
+    mended: bool = False,
     fault: Path | None = None,
     report: Report = silent,
 ) -> ModuleSet:
     """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
 
+    `mended` is stock with upstream_patches(), in build/<series>-mended/.
     `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/. As
     they differ in a line or two, all are compiled in build/<series>-fault/.
     What is built for a debug kernel has its name after the series.
@@ -258,16 +265,21 @@ def build_modules(
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
     files count as errors.
     """
+    stock = stock or mended
     if not stock:
         check_glue(tree.series)
-    variant = "stock" if stock else f"fault-{fault.stem}" if fault else ""
+    variant, patches = "stock" if stock else "", list[Path]()
+    if mended:
+        variant, patches = "mended", upstream_patches(tree.series)
+    elif fault:
+        variant, patches = f"fault-{fault.stem}", [fault]
     target = products_dir(tree, variant)
     workshop = products_dir(tree, "fault") if fault else target
     modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
-    inputs: list[Path] = []
+    inputs = list(patches)
     if not stock:
-        inputs = [file for name in FILESYSTEMS for file in overlay_files(name)]
-        inputs += [*glue_patches(tree.series), *([fault] if fault else [])]
+        inputs += [file for name in FILESYSTEMS for file in overlay_files(name)]
+        inputs += glue_patches(tree.series)
     stamp = target / "stamp"
     with locked(workshop / "lock"):
         target.mkdir(parents=True, exist_ok=True)
@@ -283,7 +295,7 @@ def build_modules(
         if version.is_file() and version.read_text() != tree.debian_version:
             shutil.rmtree(source, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix="assemble-", dir=workshop) as fresh:
-            assemble(tree, Path(fresh), stock=stock, fault=fault)
+            assemble(tree, Path(fresh), stock=stock, patches=patches)
             version.write_text(tree.debian_version)
             sync_sources(Path(fresh), source)
         log = target / "build.log"

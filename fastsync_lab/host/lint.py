@@ -31,13 +31,14 @@ SPARSE = (
 
 
 def checkpatch(tree: KernelTree) -> list[str]:
-    """What a kernel's checkpatch.pl --strict says about our C files and all glue."""
+    """What a kernel's checkpatch.pl --strict says about our C files and all patches."""
     work = build_dir() / "lint"  # for the script's own cache
     work.mkdir(parents=True, exist_ok=True)
     script = tree.source_dir / "scripts" / "checkpatch.pl"
     argv = ["perl", str(script), "--strict", "--no-tree", "--no-summary", "--terse"]
     said = []
-    for file in sorted((repo_root() / "kernel").rglob("*")):
+    folders = (repo_root() / "kernel", repo_root() / "patches" / "upstream")
+    for file in sorted(file for folder in folders for file in folder.rglob("*")):
         if file.suffix not in (".c", ".h", ".patch"):
             continue
         done = run([*argv, "--color=never", *checkpatch_options(file)], cwd=work, check=False)
@@ -48,7 +49,9 @@ def checkpatch(tree: KernelTree) -> list[str]:
 
 
 def checkpatch_options(file: Path) -> list[str]:
-    """How checkpatch is to look at a file of kernel/."""
+    """How checkpatch is to look at a file of kernel/ or patches/upstream/."""
+    if file.is_relative_to(repo_root() / "patches"):  # Git's history is not here
+        return ["--ignore", "UNKNOWN_COMMIT_ID", str(file)]
     if file.suffix == ".patch":
         # Opt_... is what ext4 calls its options; a sign-off is given when the series is sent.
         return ["--no-signoff", "--ignore", "CAMELCASE", str(file)]
@@ -104,7 +107,7 @@ def compile_for(tree: KernelTree) -> list[str]:
 
 
 def kernel_complaints() -> list[str]:
-    """All complaints about kernel/: checkpatch once, the compilers for every series with glue."""
+    """All complaints: of checkpatch once, of the compilers for every series with glue."""
     trees = [fetch_kernel(name) for name in load_series() if glue_patches(name)]
     # Newer checkpatches ask for what older kernels do not have.
     oldest = min(trees, key=lambda tree: version_key(tree.debian_version))
@@ -117,7 +120,10 @@ def main() -> int:
         complaints = kernel_complaints()
     except FastsyncError as error:
         complaints = [str(error)]
-    print("\n".join(complaints) or "kernel/: checkpatch, W=1 and sparse have nothing to say")
+    print(
+        "\n".join(complaints)
+        or "kernel/, patches/upstream/: checkpatch, W=1 and sparse have nothing to say"
+    )
     return 1 if complaints else 0
 
 

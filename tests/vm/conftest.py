@@ -14,6 +14,7 @@ from fastsync_lab.host.build import (
     build_modules,
     build_qasio,
     own_modules,
+    upstream_patches,
 )
 from fastsync_lab.host.debug.kernel import debug_kernel
 from fastsync_lab.host.fetch import fetch_kernel
@@ -72,6 +73,14 @@ def modules(tree: KernelTree) -> ModuleSet:
 @pytest.fixture(scope="session")
 def stock_modules(tree: KernelTree) -> ModuleSet:
     return build_modules(tree, stock=True)
+
+
+@pytest.fixture(scope="session")
+def mended_modules(tree: KernelTree) -> ModuleSet:
+    """Stock's, with patches/upstream/."""
+    if not upstream_patches(tree.series):
+        pytest.skip(f"no patches for stock {tree.series}")
+    return build_modules(tree, mended=True)
 
 
 @pytest.fixture(scope="session")

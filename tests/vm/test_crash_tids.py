@@ -125,7 +125,7 @@ def faulty(kernel: str) -> Iterator[Explorer]:
 def places(tree: KernelTree, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The functions that note a transaction; some do not on an older kernel."""
     folder = tmp_path_factory.mktemp("source")
-    assemble(tree, folder, stock=False, fault=FAULT)
+    assemble(tree, folder, stock=False, patches=[FAULT])
     files = (folder / "fs" / "ext4").glob("*.c")
     return {function for file in files for function in noting(file.read_text())}
 

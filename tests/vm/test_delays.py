@@ -43,7 +43,7 @@ def slow_fs(vm: Vm, fsops: str, delayed: ModuleSet, flashdev: Path) -> Iterator[
 
 
 def test_the_delays_apply(tree: KernelTree, tmp_path: Path) -> None:
-    assemble(tree, tmp_path, stock=False, fault=DELAYS)
+    assemble(tree, tmp_path, stock=False, patches=[DELAYS])
 
 
 @IN_TIME

@@ -35,6 +35,12 @@ def slow(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Gue
 
 
 @pytest.fixture
+def slow_mended(vm: Vm, fsops: str, mended_modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    with other_device(vm, mended_modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
+        yield GuestFs(vm, fsops, device)
+
+
+@pytest.fixture
 def slow_stock(vm: Vm, fsops: str, stock_modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     with other_device(vm, stock_modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
         yield GuestFs(vm, fsops, device)
@@ -97,6 +103,27 @@ def test_stock_loses_a_file_whose_format_has_changed(
         pytest.skip("mended there")
     synced, recovered = across_a_migration(slow_stock, way)
     assert recovered != synced
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("change", CHANGES)
+def test_stock_with_our_patches_keeps_such_a_change(
+    slow_mended: GuestFs, kernel: str, change: str
+) -> None:
+    if not kernel.startswith("7."):
+        pytest.skip("the patch is for 7.2")
+    synced, recovered = across_a_crash(slow_mended, "", change)
+    assert recovered == synced
+
+
+@pytest.mark.parametrize("way", ["+e", "-e"])
+def test_stock_with_our_patches_keeps_a_file_whose_format_has_changed(
+    slow_mended: GuestFs, kernel: str, way: str
+) -> None:
+    if kernel.startswith("7."):
+        pytest.skip("mended there")
+    synced, recovered = across_a_migration(slow_mended, way)
+    assert recovered == synced
 
 
 def across_a_migration(fs: GuestFs, way: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.host import shell
-from fastsync_lab.host.build import ModuleSet, apply_patch, assemble, kbuild, make_module
+from fastsync_lab.host.build import ModuleSet, assemble, kbuild, make_module, upstream_patches
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
@@ -39,9 +39,7 @@ def children(pid: int) -> list[int]:
 @pytest.mark.short
 def test_every_patch_for_stock_applies(tree: KernelTree, tmp_path: Path) -> None:
     """patches/upstream/ has stacks for some of the series."""
-    assemble(tree, tmp_path, stock=True)
-    for patch in sorted((repo_root() / "patches" / "upstream" / tree.series).glob("*.patch")):
-        apply_patch(patch, tmp_path, tree)
+    assemble(tree, tmp_path, stock=True, patches=upstream_patches(tree.series))
 
 
 def test_status_and_both_streams_come_back(vm: Vm) -> None:

@@ -75,4 +75,4 @@ def test_a_planted_fault_applies(
 ) -> None:
     if patch.stem.startswith(("burst-", "eager-")):
         request.getfixturevalue("bursts")
-    assemble(tree, tmp_path, stock=False, fault=patch)  # raises
+    assemble(tree, tmp_path, stock=False, patches=[patch])  # raises
