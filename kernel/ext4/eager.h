@@ -73,7 +73,7 @@ struct ext4_eager_sb {
 	struct xarray	gone;		/* evicted, by number: see i_eager_gen */
 	u64		gone_unknown;	/* the same of some whose number is lost */
 	atomic_t	waiting; /* for settling, which makes haste then */
-	atomic_t	nr_kept; /* times that pages were, since one ended well */
+	atomic_t	nr_kept; /* times that blocks were, since one ended well */
 	atomic_t	nr_ahead; /* blocks that files have ahead, or have used up */
 	unsigned int	paced;	/* pages since the worker has paused, */
 	struct blk_plug	plug;	/* which it holds until it does */

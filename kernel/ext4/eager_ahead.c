@@ -91,7 +91,8 @@ static u32 ext4_eager_room_ahead(struct inode *inode, struct ext4_eager_inode *e
 	struct ext4_sb_info *sbi = EXT4_SB(inode->i_sb);
 	s64 free = percpu_counter_read_positive(&sbi->s_freeclusters_counter);
 	u32 min = EXT4_EAGER_AHEAD_MIN >> inode->i_blkbits;
-	s64 others = atomic_read(&sbi->s_eager.nr_ahead) - ext4_eager_nr_ahead(ei);
+	s64 others = (s64)atomic_read(&sbi->s_eager.nr_ahead) -
+		ext4_eager_nr_ahead(ei);
 	s64 room = free / 16 - others;
 
 	if (free <= ext4_blocks_count(sbi->s_es) / 16 || room < min)
@@ -137,8 +138,11 @@ static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei
 	struct ext4_map_blocks map = { .m_lblk = eof, .m_len = nr };
 	int ret;
 
-	if (!nr)
+	if (!nr) {
+		/* What it had has been used up: room for others. */
+		ext4_eager_set_ahead(inode, ei, 0, 0);
 		return;
+	}
 	ret = ext4_eager_allocate(inode, &map);
 	if (ret > 0 && map.m_flags & EXT4_MAP_NEW) {
 		ext4_eager_set_ahead(inode, ei, eof, eof + ret);

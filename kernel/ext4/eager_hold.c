@@ -46,6 +46,7 @@
  */
 
 #include <linux/pagemap.h>
+#include <linux/writeback.h>
 
 #include "eager_internal.h"
 
@@ -195,7 +196,8 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 }
 
 /* ext4_eager_keeps_dirty(), where the log has copies. */
-bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh)
+bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
+			      const struct writeback_control *wbc)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
 	bool as_copy = buffer_logged(bh);
@@ -210,9 +212,12 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh)
 	spin_lock_irqsave(&eager->lock, flags);
 	eager->kept = eager->begun + 1;
 	spin_unlock_irqrestore(&eager->lock, flags);
-	atomic_inc(&eager->nr_kept);
-	if (unlikely(ext4_eager_keeps_often(eager)))
-		ext4_eager_settle_soon(inode->i_sb);
+	/* Else who has it written knows what he waits for. It may be settling. */
+	if (wbc->sync_mode == WB_SYNC_NONE) {
+		atomic_inc(&eager->nr_kept);
+		if (unlikely(ext4_eager_keeps_often(eager)))
+			ext4_eager_settle_soon(inode->i_sb);
+	}
 	return true;
 }
 

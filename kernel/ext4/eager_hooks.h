@@ -10,7 +10,8 @@
 
 void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t from,
 			    size_t to);
-bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh);
+bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
+			      const struct writeback_control *wbc);
 int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end);
 int ext4_eager_check_abort(struct inode *inode);
 
@@ -74,14 +75,16 @@ static inline bool ext4_eager_may_have_unwritten(struct inode *inode)
  * ext4_eager_keeps_dirty - a buffer is about to be written in place
  * @inode: the file
  * @bh: the buffer, dirty, of a locked folio
+ * @wbc: what writes it
  *
  * Return: whether it has to stay dirty: the log has a copy of it which is older.
  */
 static inline bool ext4_eager_keeps_dirty(struct inode *inode,
-					  struct buffer_head *bh)
+					  struct buffer_head *bh,
+					  const struct writeback_control *wbc)
 {
 	return unlikely(atomic_read(&EXT4_SB(inode->i_sb)->s_eager.nr_logged)) &&
-		ext4_eager_note_in_place(inode, bh);
+		ext4_eager_note_in_place(inode, bh, wbc);
 }
 
 /**

@@ -81,11 +81,11 @@ do {									\
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
 #define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
 
-/* Write-back may leave pages dirty so often before settling makes haste for it. */
+/* Write-back may leave blocks dirty so often before settling makes haste for it. */
 #define EXT4_EAGER_KEPT_MOST	256
 
 /*
- * Has write-back left pages dirty often? Who waits for fewer dirty pages has it write the
+ * Has write-back left blocks dirty often? Who waits for fewer dirty pages has it write the
  * same ones over and over: only settling helps.
  */
 static inline bool ext4_eager_keeps_often(struct ext4_eager_sb *eager)

@@ -112,6 +112,13 @@ static unsigned int ext4_eager_pick_pages(struct inode *inode,
 	return nr;
 }
 
+/* Send what the plug holds. */
+static void ext4_eager_unplug(struct ext4_eager_sb *eager)
+{
+	blk_finish_plug(&eager->plug);
+	blk_start_plug(&eager->plug);
+}
+
 /* The next pages of a range that have to be written. 0: there are none; or how many. */
 static unsigned int ext4_eager_next_pages(struct inode *inode,
 					  struct ext4_eager_range range,
@@ -128,6 +135,9 @@ static unsigned int ext4_eager_next_pages(struct inode *inode,
 				      PAGECACHE_TAG_DIRTY, &batch)) {
 		nr = ext4_eager_pick_pages(inode, &batch, limit, pages);
 		folio_batch_release(&batch);
+		/* Somebody may wait for what is in the plug, and the search may be long. */
+		if (!nr)
+			ext4_eager_unplug(ext4_eager_of(inode->i_sb));
 		cond_resched();
 	}
 	return nr;

@@ -98,9 +98,12 @@
 /* What a device writes whole. */
 #define JBD2_BURST_SECTOR	512
 
-/* How far sequence numbers jump: far, but, with the room, below half of what there are. */
+/*
+ * How far sequence numbers jump. Some 2^30 with the room, at most: a file's number from
+ * before is then one of the past for another 2^30 transactions.
+ */
 #define JBD2_BURST_JUMP_MIN	0x00100000U
-#define JBD2_BURST_JUMP_SPREAD	0x40000000U
+#define JBD2_BURST_JUMP_SPREAD	0x20000000U
 /* So many transactions are left then until the number 0. */
 #define JBD2_BURST_ROOM		0x20000000U
 

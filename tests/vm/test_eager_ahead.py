@@ -240,6 +240,19 @@ def test_blocks_ahead_of_many_files_leave_room_for_others(fs: GuestFs) -> None:
     assert again["blocks_ahead"] == grown["blocks_ahead"] + AHEAD
 
 
+def test_blocks_that_were_used_up_leave_room_for_others(fs: GuestFs) -> None:
+    """Files that stay open. Each uses up what it has, and finds that there is no more."""
+    script = f"""
+    echo stats free $(stat -fc %f $m)
+    for i in {{1..16}}; do exec {{fd}}>>$m/f$i; o $m/f$i open append fsync append fsync; done; s
+    for i in {{1..16}}; do o $m/f$i open {"append fsync " * (AHEAD + 2)}; done; s
+    """
+    with fs.mounted(OPTIONS):
+        empty, grown, used_up = run(fs, script)
+    assert grown["blocks_ahead"] <= empty["free"] // 16
+    assert used_up["blocks_ahead"] - grown["blocks_ahead"] >= 4 * AHEAD
+
+
 def test_once_it_is_off_a_rename_writes_nothing(fs: GuestFs) -> None:
     """On stock it does not write what was preallocated; eager_sync has it log that."""
     write = "dd if=/dev/zero bs=4k count=4 conv=notrunc status=none"

@@ -100,6 +100,30 @@ def test_settling_ends_beside_dirty_pages_that_have_no_copies(large: GuestFs) ->
     assert seen["settlings"] == "1" and seen["unsettled_blocks"] == "0"
 
 
+def test_a_large_sync_does_not_begin_settling_beside_itself(large: GuestFs) -> None:
+    """It writes in place what has copies, and has them settled once it has."""
+    script = """
+    for i in 0 1 2; do over $m/f 400k 1 $i ,fsync; done
+    over $m/f 400k 3 0 ,fsync"""
+    with large.mounted(OPTIONS, mkfs=LARGE_LOG):
+        numbers(large, script)
+        assert stats(large)["settlings"] == "1"
+
+
+@IN_TIME
+def test_settling_that_writes_newer_pages_pauses_for_others(large: GuestFs) -> None:
+    """1,000 blocks have copies and are newer; somebody appends 30 times while they settle."""
+    script = """
+    for i in {0..9}; do over $m/f 400k 1 $i ,fsync; done
+    exec 5>>$m/f; over $m/f 400k 10 0; sleep 4.9
+    for i in {0..29}; do write $m/g 4k 1 ,fsync; done
+    awk '/^unsettled_blocks/ {print $2}' /sys/fs/ext4/*/eager_stats; exec 5>&-"""
+    with large.mounted(OPTIONS, mkfs=LARGE_LOG):
+        (unsettled,) = numbers(large, script)
+        assert int(stats(large)["settlings"]) <= 1
+    assert unsettled > 30
+
+
 # While copies may still be in the log. ext4 then logs the file's data by itself.
 REMOUNTS = {
     "at once": "mount -o remount,nodelalloc,un_eager_sync $m",
