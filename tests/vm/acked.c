@@ -27,7 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "draw.h"
+#include "need.h"
 #include "times.h"
 
 #define STATE "/dev/shm/acked"

@@ -19,6 +19,7 @@ from fastsync_lab.host.build import (
 from fastsync_lab.host.debug.kernel import debug_kernel
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.workload import programs_source
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.kernel_log import check_kernel_log
@@ -112,7 +113,7 @@ def compile_program(name: str, folder: Path) -> Path:
     program = folder / name
     source = Path(__file__).with_name(f"{name}.c")
     shell.run(["gcc", "-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-static",
-               "-pthread", "-o", str(program), str(source)])  # fmt: skip
+               "-pthread", f"-I{programs_source()}", "-o", str(program), str(source)])  # fmt: skip
     return program
 
 

@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "need.h"
 #include "times.h"
 
 #define BLOCK 4096

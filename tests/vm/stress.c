@@ -38,7 +38,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "draw.h"
+#include "need.h"
 #include "times.h"
 
 #define BLOCK 4096

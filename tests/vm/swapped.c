@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "common.h"
+#include "need.h"
 
 #define BLOCK 4096
 #define MANY_EXTENTS 32

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Times in ns. */
+/* Times in ns, beside now_ns(). */
 #ifndef TIMES_H
 #define TIMES_H
 
 #include <time.h>
 
+#include "clock.h"
+
 #define NS_PER_MS 1000000LL
-#define NS_PER_S 1000000000LL
 
 static inline long long ns(struct timespec t)
 {
@@ -19,11 +20,6 @@ static inline long long clock_ns(clockid_t clock)
 
 	clock_gettime(clock, &t);
 	return ns(t);
-}
-
-static inline long long now_ns(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
 }
 
 #endif

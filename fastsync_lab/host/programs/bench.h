@@ -15,13 +15,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-
-/* Where something failed there is nothing to measure. */
-static inline void need(int ok, const char *what)
-{
-	if (!ok)
-		err(1, "%s", what);
-}
+#include "need.h"
 
 static inline int opened(const char *name, int flags)
 {

@@ -27,8 +27,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define TRACE_MARKER "/sys/kernel/tracing/trace_marker"
 #define MIB (1 << 20)
@@ -38,14 +39,6 @@
 static int direct, dsync, marker;
 static char *buffer;
 static int count;
-
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 static void mark(const char *where, const char *phase)
 {

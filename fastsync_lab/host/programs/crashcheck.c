@@ -50,6 +50,7 @@
 #include <unistd.h>
 
 #include "dmmark.h"
+#include "need.h"
 
 #define PAGE 4096
 #define SECTOR 512
@@ -70,12 +71,6 @@ static char mount_options[PATH_MAX];
 static int kernel_log;
 static FILE *delta;
 static uint32_t crc_table[256];
-
-static void need(bool ok, const char *what)
-{
-	if (!ok)
-		err(1, "%s", what);
-}
 
 static void make_crc_table(void)
 {
