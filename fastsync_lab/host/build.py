@@ -77,9 +77,14 @@ def apply_patch(patch: Path, source: Path, tree: KernelTree) -> None:
     )
 
 
+def patches_for(purpose: str, series: str) -> list[Path]:
+    """The patches in patches/<purpose>/ for a series, in the order they apply; perhaps none."""
+    return sorted((repo_root() / "patches" / purpose / series).glob("*.patch"))
+
+
 def upstream_patches(series: str) -> list[Path]:
-    """What we mend of the stock modules, in the order they apply; none for some series."""
-    return sorted((repo_root() / "patches" / "upstream" / series).glob("*.patch"))
+    """What we mend of the stock modules."""
+    return patches_for("upstream", series)
 
 
 def assemble(tree: KernelTree, source: Path, *, stock: bool, patches: Sequence[Path] = ()) -> None:

@@ -11,7 +11,6 @@ from fastsync_lab.host import build, shell
 from fastsync_lab.host.debug import kernel, races
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import UML, KernelTree, load_series
-from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log
@@ -292,7 +291,7 @@ def test_only_user_mode_linux_takes_folders_of_another_kernel(
 def test_patches_of_user_mode_linux_leave_all_else_alone(series: str) -> None:
     """What is tested in it is the kernel's own ext4, on the kernel's own block layer and memory."""
     folders = tuple(f"{name}/" for name in kernel.VARIANTS[UML].folders)
-    for patch in (repo_root() / "patches" / UML / series).glob("*.patch"):
+    for patch in build.patches_for(UML, series):
         touched = re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
         assert touched and all(name.startswith(folders) for name in touched), patch
 

@@ -29,21 +29,16 @@ SLOW_FLUSH = replace(
 
 
 @pytest.fixture
-def slow(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+def slow(request: pytest.FixtureRequest, vm: Vm, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
+    """With our modules, or those of another fixture, which a test names as the parameter."""
+    modules: ModuleSet = request.getfixturevalue(getattr(request, "param", "modules"))
     with other_device(vm, modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
         yield GuestFs(vm, fsops, device)
 
 
-@pytest.fixture
-def slow_mended(vm: Vm, fsops: str, mended_modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    with other_device(vm, mended_modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
-        yield GuestFs(vm, fsops, device)
-
-
-@pytest.fixture
-def slow_stock(vm: Vm, fsops: str, stock_modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    with other_device(vm, stock_modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
-        yield GuestFs(vm, fsops, device)
+# For tests of stock, and of stock with patches/upstream/.
+on_stock = pytest.mark.parametrize("slow", ["stock_modules"], indirect=True)
+on_mended = pytest.mark.parametrize("slow", ["mended_modules"], indirect=True)
 
 
 @pytest.mark.short
@@ -84,45 +79,47 @@ def test_a_change_beside_the_commit_of_an_ineligible_transaction_is_in_the_next_
     assert recovered == synced
 
 
+@on_stock
 @pytest.mark.parametrize("change", CHANGES[:2])
-def test_stock_loses_such_a_change(slow_stock: GuestFs, change: str) -> None:
+def test_stock_loses_such_a_change(slow: GuestFs, change: str) -> None:
     """Once this fails the kernel has a mend of its own, and that in kernel/glue may go."""
-    synced, recovered = across_a_crash(slow_stock, "", change)
+    synced, recovered = across_a_crash(slow, "", change)
     assert recovered != synced
 
 
+@on_stock
 @pytest.mark.parametrize("way", ["+e", "-e"])
-def test_stock_loses_a_file_whose_format_has_changed(
-    slow_stock: GuestFs, kernel: str, way: str
-) -> None:
+def test_stock_loses_a_file_whose_format_has_changed(slow: GuestFs, kernel: str, way: str) -> None:
     """A fast commit has the inode, with the new flag, but not how its blocks are found now.
 
     7.2 takes a full commit. patches/upstream/ has that for 6.12; once this fails it may go.
     """
     if kernel.startswith("7."):
         pytest.skip("mended there")
-    synced, recovered = across_a_migration(slow_stock, way)
+    synced, recovered = across_a_migration(slow, way)
     assert recovered != synced
 
 
+@on_mended
 @pytest.mark.short
 @pytest.mark.parametrize("change", CHANGES)
 def test_stock_with_our_patches_keeps_such_a_change(
-    slow_mended: GuestFs, kernel: str, change: str
+    slow: GuestFs, kernel: str, change: str
 ) -> None:
     if not kernel.startswith("7."):
         pytest.skip("the patch is for 7.2")
-    synced, recovered = across_a_crash(slow_mended, "", change)
+    synced, recovered = across_a_crash(slow, "", change)
     assert recovered == synced
 
 
+@on_mended
 @pytest.mark.parametrize("way", ["+e", "-e"])
 def test_stock_with_our_patches_keeps_a_file_whose_format_has_changed(
-    slow_mended: GuestFs, kernel: str, way: str
+    slow: GuestFs, kernel: str, way: str
 ) -> None:
     if kernel.startswith("7."):
         pytest.skip("mended there")
-    synced, recovered = across_a_migration(slow_mended, way)
+    synced, recovered = across_a_migration(slow, way)
     assert recovered == synced
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fastsync_lab.host.build import apply_patch, follow_compiler
+from fastsync_lab.host.build import apply_patch, follow_compiler, patches_for
 from fastsync_lab.host.chroot import place_for
 from fastsync_lab.host.errors import FastsyncError, check_names
 from fastsync_lab.host.fetch import check_source_version, download, fetch_kernel
@@ -29,7 +29,7 @@ from fastsync_lab.host.kernels import (
     load_series,
     offer,
 )
-from fastsync_lab.host.paths import cache_dir, locked, repo_root
+from fastsync_lab.host.paths import cache_dir, locked
 from fastsync_lab.host.progress import Report, silent
 from fastsync_lab.host.shell import run
 
@@ -231,8 +231,7 @@ def variant_changes(tree: KernelTree, variant: str, report: Report) -> Changes:
     """What patches/ and kernels.toml say of a variant; the other kernel is in the cache then."""
     folders, other = VARIANTS[variant].folders, load_series()[tree.series].uml_from
     donor = fetch_kernel(other, report=report) if folders and other else None
-    patches = sorted((repo_root() / "patches" / variant / tree.series).glob("*.patch"))
-    return Changes(tree, folders, donor, patches)
+    return Changes(tree, folders, donor, patches_for(variant, tree.series))
 
 
 def variant_source(changes: Changes, layout: Layout, report: Report) -> Path:
