@@ -181,8 +181,8 @@ static void run(const char *folder, unsigned int count, long long ms,
 		tasks[i].unchecked = what == MODES && i % 2;
 	}
 	sync();
-	state = seed * 0x9e3779b97f4a7c15ULL + 1;
-	set_parameter("fail_from", 1 + draw(20));
+	state = state_from(seed);
+	set_parameter("fail_from", 1 + draw(30));
 	for (unsigned int i = 0; i < count; i++) {
 		state += draw(1000);
 		if (!fork())

@@ -58,7 +58,7 @@ static unsigned int draw(unsigned int below)
 static void begin(const char *duration_ms, const char *number)
 {
 	end_ns = now_ns() + atoll(duration_ms) * NS_PER_MS;
-	seed = (atoll(number) + 1) * 0x9e3779b97f4a7c15ULL;
+	seed = state_from(atoll(number));
 }
 
 static int running(void)
