@@ -134,12 +134,20 @@ def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
 
 
 @contextmanager
-def other_device(
-    vm: Vm, modules: ModuleSet, flashdev: Path, profile: DeviceProfile, capacity_mib: int
-) -> Iterator[str]:
-    """A module pair, and a device of another profile until prepare() loads the usual one again."""
+def other_fs(
+    vm: Vm,
+    fsops: str,
+    modules: ModuleSet,
+    flashdev: Path,
+    profile: DeviceProfile,
+    capacity_mib: int,
+    *,
+    lose_cache: bool = False,
+) -> Iterator[GuestFs]:
+    """A module pair on another device, until prepare() loads the usual one again."""
     vm.use_filesystem(modules)
-    yield vm.load_device(profile, flashdev, capacity_mib=capacity_mib)
+    device = vm.load_device(profile, flashdev, capacity_mib=capacity_mib, lose_cache=lose_cache)
+    yield GuestFs(vm, fsops, device)
     vm.run(f"umount -q {MNT}; rmmod flashdev")
 
 
@@ -147,8 +155,8 @@ def other_device(
 def slow_flushes(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """A device whose flushes take long beside its writes, and beside the processor's part."""
     profile = replace(load_profile("uniform-100us"), flush_ns=20 * MS)
-    with other_device(vm, modules, flashdev, profile, 512) as device:
-        yield GuestFs(vm, fsops, device)
+    with other_fs(vm, fsops, modules, flashdev, profile, 512) as fs:
+        yield fs
 
 
 @pytest.fixture(autouse=True)
@@ -178,8 +186,8 @@ def slow_device(
     vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, qasio_ko: Path
 ) -> Iterator[GuestFs]:
     vm.run("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")
-    with other_device(vm, modules, flashdev, SLOW_DEVICE, SLOW_MIB) as device:
-        yield GuestFs(vm, fsops, device)
+    with other_fs(vm, fsops, modules, flashdev, SLOW_DEVICE, SLOW_MIB) as fs:
+        yield fs
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import IN_TIME, compile_program, other_device
+from tests.vm.conftest import IN_TIME, compile_program, other_fs
 from tests.vm.guestfs import MNT, TRACING, GuestFs
 
 LONGEST = "mtime_update=1000,mtime_mode=defer,commit=300"
@@ -55,8 +55,7 @@ def worst_creat_ns(
     worst = {}
     for pair, options in ((stock_modules, STOCK), (modules, LONGEST)):
         profile = load_profile("sata-ssd")
-        with other_device(vm, pair, flashdev, profile, capacity_mib=64) as device:
-            fs = GuestFs(vm, fsops, device)
+        with other_fs(vm, fsops, pair, flashdev, profile, 64) as fs:
             with fs.mounted(options, mkfs=SMALL_JOURNAL):
                 fs.prepare()
                 with nullcontext() if pair is stock_modules else carrying(fs, 1):

@@ -8,7 +8,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import IN_TIME, other_device
+from tests.vm.conftest import IN_TIME, other_fs
 from tests.vm.eagerfs import OPTIONS, run, stats
 from tests.vm.guestfs import FILE, MNT, GuestFs
 
@@ -32,8 +32,8 @@ far_apart() {{
 @pytest.fixture(scope="module")
 def large(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """A file system whose log has room for megabytes of data."""
-    with other_device(vm, modules, flashdev, load_profile("sata-ssd"), 400) as device:
-        yield GuestFs(vm, fsops, device)
+    with other_fs(vm, fsops, modules, flashdev, load_profile("sata-ssd"), 400) as fs:
+        yield fs
 
 
 def numbers(fs: GuestFs, script: str) -> list[int]:

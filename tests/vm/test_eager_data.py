@@ -8,7 +8,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_device
+from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, bursts_of, requests, run
 from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 
@@ -229,8 +229,7 @@ def test_a_slow_device_makes_less_data_worth_it(
     """Files of 80 blocks on an eMMC: their first burst tells. A given threshold is obeyed."""
     large = [f"o $m/l{i} create overwrite:327680 fsync" for i in range(4)]
     small = [f"o $m/s{i} create overwrite:32768 fsync" for i in range(4)]
-    with other_device(vm, modules, flashdev, load_profile("emmc"), 512) as device:
-        fs = GuestFs(vm, fsops, device)
+    with other_fs(vm, fsops, modules, flashdev, load_profile("emmc"), 512) as fs:
         seen = {}
         for option in ("eager_sync", "eager_sync=100"):
             with fs.mounted(f"{NO_PERIODIC_COMMIT},{option}"):

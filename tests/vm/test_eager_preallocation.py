@@ -18,7 +18,7 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_device
+from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import FILE, MS, GuestFs
 
@@ -37,8 +37,8 @@ def late(vm: Vm, tree: KernelTree, fsops: str, flashdev: Path) -> Iterator[Guest
     """A slow device, and modules whose syncs are late."""
     modules = build_modules(tree, fault=FAULT)
     profile = replace(load_profile("uniform-100us"), write_ns=WRITE_MS * MS)
-    with other_device(vm, modules, flashdev, profile, 64) as device:
-        yield GuestFs(vm, fsops, device)
+    with other_fs(vm, fsops, modules, flashdev, profile, 64) as fs:
+        yield fs
 
 
 def is_kept(fs: GuestFs, script: str, *, converts: bool) -> bool:

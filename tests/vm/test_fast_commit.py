@@ -9,7 +9,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_device
+from tests.vm.conftest import other_fs
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     FILE,
@@ -32,8 +32,8 @@ SLOW_FLUSH = replace(
 def slow(request: pytest.FixtureRequest, vm: Vm, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
     """With our modules, or those of another fixture, which a test names as the parameter."""
     modules: ModuleSet = request.getfixturevalue(getattr(request, "param", "modules"))
-    with other_device(vm, modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as device:
-        yield GuestFs(vm, fsops, device)
+    with other_fs(vm, fsops, modules, flashdev, SLOW_FLUSH, CAPACITY_MIB) as fs:
+        yield fs
 
 
 # For tests of stock, and of stock with patches/upstream/.

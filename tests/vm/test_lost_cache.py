@@ -11,6 +11,7 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
+from tests.vm.conftest import other_fs
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
@@ -35,10 +36,8 @@ def losing_fs(
     vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, profile: DeviceProfile
 ) -> Iterator[GuestFs]:
     """Our modules on a device that loses its cache with a flush; nobody looks at its complaints."""
-    vm.use_filesystem(modules)
-    device = vm.load_device(profile, flashdev, capacity_mib=CAPACITY_MIB, lose_cache=True)
-    yield GuestFs(vm, fsops, device)
-    vm.run(f"umount -q {MNT}; rmmod flashdev")
+    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
+        yield fs
     vm.kernel_log()
 
 
