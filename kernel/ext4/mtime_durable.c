@@ -246,10 +246,34 @@ static void ext4_mtime_next_tid(struct ext4_mtime_inode *mi, tid_t tid)
 }
 
 /**
+ * ext4_mtime_is_logged - have these stamps been logged?
+ * @mi: of the inode
+ * @mtime_ns: its mtime
+ * @ctime_ns: its ctime
+ */
+bool ext4_mtime_is_logged(const struct ext4_mtime_inode *mi, s64 mtime_ns,
+			  s64 ctime_ns)
+{
+	return ext4_mtime_on_record(mi) && mi->logged.mtime_ns == mtime_ns &&
+	       mi->logged.ctime_ns == ctime_ns;
+}
+
+static bool ext4_mtime_same_stamps(const struct ext4_mtime_inode *mi,
+				   const struct ext4_mtime_stamps *stamps)
+{
+	return ext4_mtime_is_logged(mi, stamps->mtime_ns, stamps->ctime_ns) &&
+	       mi->logged.atime_ns == stamps->atime_ns;
+}
+
+/**
  * ext4_mtime_note_logged - note stamps that are being logged
  * @handle: what they are logged under, journalled
  * @inode: the inode
  * @raw_inode: holds the stamps
+ *
+ * A new file is logged some ten times with the same stamps; all but the first need
+ * a look alone. What the transaction before has made durable shows when the stamps
+ * change, or an fsync asks.
  *
  * Not to be called unless ext4_mtime_takes_note(), or the handle claims to log
  * stamps alone: the option is on then, or was when the handle was started.
@@ -267,26 +291,15 @@ void ext4_mtime_note_logged(handle_t *handle, struct inode *inode,
 		return;
 	}
 	tid = handle->h_transaction->t_tid;
+	ext4_mtime_get_stamps(inode, raw_inode, &stamps);
+	if (mi->logged_tid == tid && ext4_mtime_same_stamps(mi, &stamps))
+		return;
 	ext4_mtime_settle(inode, mi);
 	if (mi->logged_tid != tid)
 		ext4_mtime_next_tid(mi, tid);
-	ext4_mtime_get_stamps(inode, raw_inode, &stamps);
 	ext4_mtime_rebase(&mi->committing, &mi->logged, &stamps);
 	ext4_mtime_rebase(&mi->durable, &mi->logged, &stamps);
 	mi->logged = stamps;
-}
-
-/**
- * ext4_mtime_is_logged - have these stamps been logged?
- * @mi: of the inode
- * @mtime_ns: its mtime
- * @ctime_ns: its ctime
- */
-bool ext4_mtime_is_logged(const struct ext4_mtime_inode *mi, s64 mtime_ns,
-			  s64 ctime_ns)
-{
-	return ext4_mtime_on_record(mi) && mi->logged.mtime_ns == mtime_ns &&
-	       mi->logged.ctime_ns == ctime_ns;
 }
 
 /**

@@ -21,6 +21,17 @@ bool ext4_mtime_note_filled(handle_t *handle, struct inode *inode,
 			    const struct ext4_inode *raw_inode,
 			    struct ext4_inode *before, bool stamps_only);
 
+/*
+ * Does fsync commit the handle's transaction anyway? Then there is nothing to prove.
+ * A handle that has aborted may be without one.
+ */
+static inline bool ext4_mtime_is_noted(handle_t *handle, struct inode *inode)
+{
+	return !is_handle_aborted(handle) &&
+		EXT4_I(inode)->i_mtime_info.attr_tid ==
+		handle->h_transaction->t_tid;
+}
+
 /**
  * ext4_mtime_begin_fill - before the raw inode is filled in
  * @handle: what the inode is logged under
@@ -29,14 +40,15 @@ bool ext4_mtime_note_filled(handle_t *handle, struct inode *inode,
  * @before: where to keep the raw inode, if need be
  *
  * Context: i_raw_lock held.
- * Return: whether the handle claims to log stamps alone.
+ * Return: whether the handle claims to log stamps alone, and it matters.
  */
 static inline bool ext4_mtime_begin_fill(handle_t *handle, struct inode *inode,
 					 const struct ext4_inode *raw_inode,
 					 struct ext4_inode *before)
 {
 	if (likely(!ext4_handle_valid(handle) ||
-		   handle->h_type != EXT4_HT_STAMPS))
+		   handle->h_type != EXT4_HT_STAMPS) ||
+	    ext4_mtime_is_noted(handle, inode))
 		return false;
 	ext4_mtime_keep_raw(inode, raw_inode, before);
 	return true;

@@ -20,6 +20,8 @@
  *   in its stamps alone, compared under i_raw_lock, so a change of mode, owner,
  *   size, flags or blocks that travels along is seen. A change outside the raw
  *   inode (xattr, inline data, extent blocks) has a handle of another type.
+ * - The proof is left out where attr_tid is the handle's transaction already, as it
+ *   is for a new file: fsync commits that one whatever else it logs.
  * - attr_tid moves also when a block that belongs to the file is logged,
  *   whether or not somebody thinks of fsync there: EXT4_IOC_MOVE_EXT did not,
  *   and was saved by the stamps of the next write.
