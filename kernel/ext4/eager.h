@@ -126,6 +126,7 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf);
 
 /* eager_ahead.c */
 void ext4_eager_trim(struct inode *inode);
+void ext4_eager_forget_ahead(struct inode *inode);
 void ext4_eager_close(struct inode *inode, struct file *file);
 
 /* eager_copy.c */

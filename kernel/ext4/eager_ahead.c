@@ -30,7 +30,8 @@
  *   we ask for them become ours, and they are behind the end of the file. Whoever asks
  *   for others there, or moves blocks, holds i_rwsem for writing, and has ours freed
  *   first: fallocate() in each mode, and all those that call ext4_eager_hold(). They are
- *   forgotten then even if they could not be freed.
+ *   forgotten then even if they could not be freed, and when the file is truncated, be it
+ *   to the size that it has.
  * - No block is freed that lies below the end: only who holds i_rwsem for writing changes
  *   that, and it is held when blocks are freed.
  * - Blocks are not allocated while the file is truncated, which may let others in between
@@ -138,11 +139,8 @@ static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei
 	struct ext4_map_blocks map = { .m_lblk = eof, .m_len = nr };
 	int ret;
 
-	if (!nr) {
-		/* What it had has been used up: room for others. */
-		ext4_eager_set_ahead(inode, ei, 0, 0);
+	if (!nr)
 		return;
-	}
 	ret = ext4_eager_allocate(inode, &map);
 	if (ret > 0 && map.m_flags & EXT4_MAP_NEW) {
 		ext4_eager_set_ahead(inode, ei, eof, eof + ret);
@@ -168,12 +166,12 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from)
 		return;
 	/* Never 0 on the way: ext4_eager_trim() would not look at what is ahead. */
 	WRITE_ONCE(ei->grown, from == ei->grown_to ? ei->grown + 1 : 1);
-	/* What was ahead was truncated, too. */
-	if (from < ei->grown_to)
-		ext4_eager_set_ahead(inode, ei, 0, 0);
 	ei->grown_to = to;
+	if (ei->ahead_end > ext4_eager_eof(inode))
+		return;
+	/* What it had has been used up: room for others. */
+	ext4_eager_set_ahead(inode, ei, 0, 0);
 	if (ei->grown < EXT4_EAGER_AHEAD_AFTER ||
-	    ei->ahead_end > ext4_eager_eof(inode) ||
 	    !ext4_eager_may_go_ahead(inode) || !inode_trylock(inode))
 		return;
 	if (sb_start_intwrite_trylock(inode->i_sb)) {
@@ -244,6 +242,22 @@ void ext4_eager_trim(struct inode *inode)
 		ext4_eager_free_ahead(inode, ei);
 		filemap_invalidate_unlock(inode->i_mapping);
 	}
+	mutex_unlock(&ei->mutex);
+}
+
+/**
+ * ext4_eager_forget_ahead - all blocks behind the end of a file are about to be freed
+ * @inode: any inode, i_rwsem held for writing; no handle
+ */
+void ext4_eager_forget_ahead(struct inode *inode)
+{
+	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
+
+	if (!ei || !READ_ONCE(ei->grown))
+		return;
+	mutex_lock(&ei->mutex);
+	WRITE_ONCE(ei->grown, 0);
+	ext4_eager_set_ahead(inode, ei, 0, 0);
 	mutex_unlock(&ei->mutex);
 }
 

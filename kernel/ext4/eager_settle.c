@@ -30,7 +30,8 @@
  *   waited for. It is dirty: then it is written here. It was dropped: by eviction,
  *   which waits for write-back as well; or because the file shrinks or goes. Then
  *   what says so, an orphan record, was logged before, and is committed before the
- *   tail moves.
+ *   tail moves. A truncate that fails drops the record with some blocks not freed: it
+ *   aborts the journal (ext4_eager_dropped()).
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.

@@ -84,6 +84,16 @@ static inline void ext4_mtime_raise_ctime(struct inode *inode,
 #endif
 }
 
+/* Is eager_sync in force, which older kernels do not have? */
+static inline bool ext4_mtime_tids_jump(struct super_block *sb)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+	return ext4_eager_in_force(sb);
+#else
+	return false;
+#endif
+}
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
 
 static inline int ext4_update_time(struct inode *inode,

@@ -72,6 +72,7 @@
 
 #include "ext4.h"
 #include "ext4_jbd2.h"
+#include "mtime_compat.h"
 #include "mtime_internal.h"
 #include "../jbd2/carrier.h"
 
@@ -236,10 +237,11 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 	sync->other_atime = false;
 	sync->reason = datasync ? EXT4_MTIME_CHANGE : EXT4_MTIME_UNCHANGED;
 	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
+	/* With eager_sync tids get old soon: it has them jump, and more come. */
+	if (policy || ext4_mtime_tids_jump(inode->i_sb))
+		sync->tid = ext4_mtime_recent(inode, sync->tid);
 	if (likely(!policy))
 		return;
-
-	sync->tid = ext4_mtime_recent(inode, sync->tid);
 	if (!datasync)
 		ext4_mtime_choose_for(inode, policy, sync);
 	if (ext4_mtime_committed(inode, sync->tid))

@@ -253,6 +253,18 @@ def test_blocks_that_were_used_up_leave_room_for_others(fs: GuestFs) -> None:
     assert used_up["blocks_ahead"] - grown["blocks_ahead"] >= 4 * AHEAD
 
 
+@pytest.mark.parametrize("how", ["truncate:8192", "truncate:4096 append fsync append"])
+def test_truncated_blocks_are_allocated_anew(fs: GuestFs, how: str) -> None:
+    """A truncate to the size that the file has frees what lies behind the end, too."""
+    grow = "append fsync append fsync"
+    with fs.mounted(OPTIONS):
+        before, after = run(
+            fs, f"exec 5>>$m/g; o $m/g open {grow}; s; o $m/g open {how} {grow}; s; {CLOSE}"
+        )
+    assert before["blocks_ahead"] == AHEAD
+    assert after["blocks_ahead"] == 2 * AHEAD
+
+
 def test_once_it_is_off_a_rename_writes_nothing(fs: GuestFs) -> None:
     """On stock it does not write what was preallocated; eager_sync has it log that."""
     write = "dd if=/dev/zero bs=4k count=4 conv=notrunc status=none"

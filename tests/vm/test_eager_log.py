@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
-from tests.vm.eagerfs import OPTIONS, barriers, journal, stats
+from tests.vm.eagerfs import OPTIONS, barriers, journal, run, stats
 from tests.vm.guestfs import CRASH, CRASH_IMAGE, FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 from tests.vm.test_eager import in_force
 
@@ -221,6 +221,31 @@ def test_failed_flush_or_write_aborts(fs: GuestFs, what: str) -> None:
     events = fs.ops("open", "chmod:611", "?fsync")
     assert events[-1]["errno"] == errno.EIO
     assert fs.vm.run(f"touch {MNT}/g", check=False).status != 0
+    fs.umount()
+    assert "Aborting journal" in fs.vm.kernel_log()
+
+
+def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
+    """It drops the page of a block that is logged alone, and cannot read what is behind it."""
+    two_leaves = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
+    options = f"{OPTIONS},errors=continue"
+    fs.mkfs()
+    fs.mount(options)
+    fill = "tr '\\0' X </dev/zero | dd of=$m/old bs=1M status=none 2>/dev/null"
+    run(fs, f"{fill}; sync; rm $m/old; sync; o $f create {two_leaves} fsync")
+    fs.umount()
+    fs.mount(options)
+    script = f"""
+    o $f open overwrite:4096,81920 fsync; s
+    ({FAIL_ONE.format("read")}; echo 1000 >fail_count)
+    truncate -s 4096 $f 2>/dev/null; echo stats truncated $?
+    echo 0 >/sys/module/flashdev/parameters/fail_from
+    sync; truncate -s 1M $f 2>/dev/null; echo 3 >/proc/sys/vm/drop_caches
+    echo stats old $(dd if=$f bs=4k skip=20 count=1 status=none | tr -cd X | wc -c)
+    """
+    synced, truncated, shown = run(fs, script)
+    assert synced["data_blocks"] == 1 and truncated["truncated"] != 0
+    assert shown["old"] == 0
     fs.umount()
     assert "Aborting journal" in fs.vm.kernel_log()
 
