@@ -28,7 +28,7 @@ bool ext4_mtime_note_filled(handle_t *handle, struct inode *inode,
 static inline bool ext4_mtime_is_noted(handle_t *handle, struct inode *inode)
 {
 	return !is_handle_aborted(handle) &&
-		EXT4_I(inode)->i_mtime_info.attr_tid ==
+		READ_ONCE(EXT4_I(inode)->i_mtime_info.attr_tid) ==
 		handle->h_transaction->t_tid;
 }
 

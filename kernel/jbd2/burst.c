@@ -100,7 +100,7 @@
 
 /*
  * How far sequence numbers jump. Some 2^30 with the room, at most: a file's number from
- * before is then one of the past for another 2^30 transactions.
+ * before is then one of the past for as many transactions again.
  */
 #define JBD2_BURST_JUMP_MIN	0x00100000U
 #define JBD2_BURST_JUMP_SPREAD	0x20000000U
