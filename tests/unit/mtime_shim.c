@@ -90,6 +90,11 @@ struct ext4_inode {
 };
 
 /* In place of mtime_compat.h. */
+static bool ext4_mtime_tids_jump(struct super_block *sb)
+{
+	return false;
+}
+
 static void ext4_mtime_get_stamps(struct inode *inode,
 				  const struct ext4_inode *raw,
 				  struct ext4_mtime_stamps *stamps)
