@@ -24,4 +24,6 @@ def mtime_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.younger.argtypes = [ctypes.c_bool, ctypes.c_int64, ctypes.c_int64]
     loaded.younger.restype = ctypes.c_bool
     loaded.flush_after_remount.argtypes = [ctypes.c_bool, ctypes.POINTER(ctypes.c_bool)]
+    loaded.waits_for_long_ago.argtypes = [ctypes.c_bool]
+    loaded.waits_for_long_ago.restype = ctypes.c_bool
     return loaded

@@ -344,3 +344,21 @@ int flush_after_remount(bool own, bool *aborted)
 	sb.s_mtime.carrier = NULL;
 	return err;
 }
+
+/*
+ * mtime_update is off, and the file's last change of data was committed 2^31 transactions ago. Does an
+ * fdatasync take that for a transaction to come, as stock ext4 does? @jump: eager_sync is in force.
+ */
+bool waits_for_long_ago(bool jump)
+{
+	const tid_t now = 5 + (1u << 31);
+	struct ext4_mtime_sync sync = {};
+
+	reset(now);
+	sb.s_mtime.policy = 0;
+	inode.info.i_datasync_tid = 4;
+	tids_jump = jump;
+	ext4_mtime_begin_sync(&inode, true, &sync);
+	tids_jump = false;
+	return tid_gt(sync.tid, now);
+}

@@ -88,6 +88,12 @@ def test_a_failed_flush_counts_though_the_option_has_gone(library: ctypes.CDLL, 
     assert aborted.value
 
 
+@pytest.mark.parametrize("jump", [True, False], ids=["eager_sync", "stock"])
+def test_fdatasync_of_a_tid_of_long_ago(library: ctypes.CDLL, jump: bool) -> None:
+    """Where tids jump, 2^31 transactions pass soon: such a tid is told from one to come."""
+    assert library.waits_for_long_ago(jump) is not jump
+
+
 def test_a_handle_without_a_transaction_ends_the_record(library: ctypes.CDLL) -> None:
     library.reset(4)
     library.log_stamps(5, 0, 0, 0)
