@@ -9,7 +9,7 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, other_fs
-from tests.vm.eagerfs import OPTIONS, run, stats
+from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import FILE, MNT, GuestFs
 
 pytestmark = pytest.mark.usefixtures("bursts")
@@ -21,6 +21,7 @@ FUNCTIONS = """
 kib() {{ awk '{{print int($7 / 2)}}' /sys/block/{node}/stat; }}  # written so far
 ms() {{ awk '{{print int($1 * 1000)}}' /proc/uptime; }}
 write() {{ dd if=/dev/zero of=$1 conv=notrunc$4 status=none bs=$2 count=$3 oflag=append; }}
+count() {{ awk -v name=$1 '$1 == name {{print $2}}' /sys/fs/ext4/{node}/eager_stats; }}
 over() {{ dd if=/dev/zero of=$1 conv=notrunc$5 status=none bs=$2 count=$3 seek=$4; }}
 # The log has copies of the first page of f and of the last, and 24 MB between are dirty.
 far_apart() {{
@@ -85,29 +86,27 @@ def test_dirty_pages_that_have_no_copies_are_left_to_write_back(large: GuestFs) 
     script = """
     write $m/g 4k 1 ,fsync; far_apart
     before=$(kib); truncate -s 1000 $m/g; echo $(($(kib) - before))
-    awk '/^Dirty:/ {print $2}' /proc/meminfo"""
+    count settlings; awk '/^Dirty:/ {print $2}' /proc/meminfo"""
     with large.mounted(OPTIONS, mkfs=LARGE_LOG):
-        written_kib, dirty_kib = numbers(large, script)
-        assert stats(large)["settlings"] == "1"
+        written_kib, settlings, dirty_kib = numbers(large, script)
+    assert settlings == 1
     assert written_kib < KIB
     assert dirty_kib > 20 * KIB
 
 
 def test_settling_ends_beside_dirty_pages_that_have_no_copies(large: GuestFs) -> None:
+    script = "far_apart; sleep 7; count settlings; count unsettled_blocks"
     with large.mounted(OPTIONS, mkfs=LARGE_LOG):
-        numbers(large, "far_apart; sleep 7")
-        seen = stats(large)
-    assert seen["settlings"] == "1" and seen["unsettled_blocks"] == "0"
+        assert numbers(large, script) == [1, 0]
 
 
 def test_a_large_sync_does_not_begin_settling_beside_itself(large: GuestFs) -> None:
     """It writes in place what has copies, and has them settled once it has."""
     script = """
     for i in 0 1 2; do over $m/f 400k 1 $i ,fsync; done
-    over $m/f 400k 3 0 ,fsync"""
+    over $m/f 400k 3 0 ,fsync; count settlings"""
     with large.mounted(OPTIONS, mkfs=LARGE_LOG):
-        numbers(large, script)
-        assert stats(large)["settlings"] == "1"
+        assert numbers(large, script) == [1]
 
 
 @IN_TIME
@@ -117,10 +116,10 @@ def test_settling_that_writes_newer_pages_pauses_for_others(large: GuestFs) -> N
     for i in {0..9}; do over $m/f 400k 1 $i ,fsync; done
     exec 5>>$m/f; over $m/f 400k 10 0; sleep 4.9
     for i in {0..29}; do write $m/g 4k 1 ,fsync; done
-    awk '/^unsettled_blocks/ {print $2}' /sys/fs/ext4/*/eager_stats; exec 5>&-"""
+    count settlings; count unsettled_blocks; exec 5>&-"""
     with large.mounted(OPTIONS, mkfs=LARGE_LOG):
-        (unsettled,) = numbers(large, script)
-        assert int(stats(large)["settlings"]) <= 1
+        settlings, unsettled = numbers(large, script)
+    assert settlings <= 1
     assert unsettled > 30
 
 
