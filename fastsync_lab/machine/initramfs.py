@@ -74,6 +74,7 @@ def initramfs(config: VmConfig, image: RootImage, machine: Machine) -> bytes:
         "guest/machine.sh": (guest / machine.script).read_bytes(),
         "guest/config": (config.tree.headers_dir / ".config").read_bytes(),
         "guest/shares": shares_text(config).encode(),
+        "guest/clock": b"virtual\n" if config.virtual_time else b"real\n",
     }
     names = (*machine.modules, *MODULES_FOR_IMAGES)
     for number, file in enumerate(modules_for(config.tree, names)):

@@ -3,9 +3,9 @@
 The guest's root is an immutable image under a layer of its own memory (image.py). Its machine is
 QEMU (qemu.py) or, for a kernel that is a program, that program (uml.py). Scripts, programs and
 results travel over a port, served in the guest by guest/agent.sh. In virtual time the guest's clock
-counts instructions and jumps while the guest idles. So it is stopped between scripts: an idle guest
-would use a whole processor of the host, and hours of its time would pass, or seconds, by how busy
-the host is.
+counts instructions and jumps while the guest idles. So it is stopped between scripts, and does not
+idle until it is: an idle guest would use a whole processor of the host, and hours of its time would
+pass, or seconds, by how busy the host is.
 """
 
 import math

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -177,6 +178,22 @@ def test_virtual_time_jumps_while_the_guest_idles(vm: Vm) -> None:
     start = time.monotonic()
     vm.run("sleep 2000")
     assert time.monotonic() - start < 1000
+
+
+def test_time_hardly_passes_until_a_busy_host_stops_the_guest(
+    vm: Vm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did by minutes: a guest without work has nothing to wait for but its timers."""
+    send_signal = vm._signal
+
+    def late(number: int) -> None:
+        if number == signal.SIGSTOP:
+            time.sleep(0.5)
+        send_signal(number)
+
+    monkeypatch.setattr(vm, "_signal", late)
+    before, after = (float(vm.run("cat /proc/uptime").stdout.split()[0]) for _ in range(2))
+    assert after - before < 2
 
 
 def test_time_out_kills_the_guest(tree: KernelTree) -> None:

@@ -127,10 +127,18 @@ answer_attach() {
 	printf 'done %d 0 0\n' "$status" >&7
 }
 
+# Waits until the host asks for something. In virtual time it keeps the processor busy meanwhile: the
+# clock of an idle guest jumps, and seconds would pass before a busy host has stopped the guest.
+read -r clock <"$home/clock"
+await_request() {
+	[ "$clock" = virtual ] || return 0
+	until read -rt 0 <&3; do :; done
+}
+
 control=$(port fastsync) || power_off
 open_control "$control"
 printf 'ready\n' >&7
-while read -r request length name <&3; do
+while await_request && read -r request length name <&3; do
 	case $request in
 	run) receive "$length" && answer_run ;;
 	attach) receive "$length" && answer_attach ;;

@@ -64,5 +64,5 @@ mount --move /sys /new/sys
 mount --move /dev /new/dev
 mount -t tmpfs -o mode=755 run /new/run
 mkdir /new/run/fastsync /new/run/lock
-cp /guest/agent.sh /guest/machine.sh /guest/shares /new/run/fastsync/
+cp /guest/agent.sh /guest/machine.sh /guest/shares /guest/clock /new/run/fastsync/
 exec switch_root /new /bin/bash /run/fastsync/agent.sh
