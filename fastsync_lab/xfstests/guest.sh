@@ -42,12 +42,13 @@ configure() {
 	END
 }
 
-# Starts the suite on these tests. What it says goes to $said; the last line begins with "Ended:".
+# Starts the suite on these tests, with a keyring, which a login would have made and tests of
+# encryption add keys to. What it says goes to $said; the last line begins with "Ended:".
 begin_tests() {
 	rm -rf "$suite/results"
 	cd "$suite" || return
 	{
-		./check --exact-order "$@"
+		keyctl session - ./check --exact-order "$@"
 		printf '\nEnded: %d\n' $?
 	} >"$said" 2>&1 </dev/null &
 }
