@@ -7,9 +7,8 @@ test_dir=/mnt/test
 scratch_dir=/mnt/scratch
 said=/run/fastsync/check.out
 
-# Unpacks the suite from the archive $1, and makes the users that its tests want, and a name for the
-# guest itself, which a test of locks asks for. Its devices are found without udev, which a guest has
-# not.
+# Unpacks the suite from the archive $1, and makes the users that its tests want. Its devices are
+# found without udev, which a guest has not.
 install_suite() {
 	local user
 	tar -C / -xf "$1" && rm "$1" || return
@@ -18,8 +17,6 @@ install_suite() {
 		useradd --create-home --shell /bin/bash "$user" || return
 	done
 	useradd --badname --create-home 123456-fsgqa || return
-	hostname fastsync
-	echo 127.0.0.1 localhost >>/etc/hosts
 	modprobe -a dm-mod loop || return
 	echo 1 >/proc/sys/kernel/printk
 }

@@ -31,6 +31,7 @@ mount -t tracefs tracefs /sys/kernel/tracing
 [ ! -d /sys/fs/cgroup ] || mount -t cgroup2 cgroup2 /sys/fs/cgroup
 hostname fastsync
 busybox ifconfig lo up 2>/dev/null
+echo 127.0.0.1 localhost >>/etc/hosts
 ln -sfn /proc/self/mounts /etc/mtab
 ln -sfn /proc/self/fd /dev/fd
 ln -sfn /proc/self/fd/0 /dev/stdin
