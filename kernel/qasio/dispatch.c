@@ -82,32 +82,66 @@ static bool qasio_has_room(struct qasio_queue *qd, struct request *rq)
 }
 
 /*
- * May the driver have @rq, of the backlog?  If only time is in the way, the
- * timer is set.
+ * struct qasio_waits - who waits, or did, for requests of a level or of a better one
+ *
+ * Those of a worse one do not count: they come behind whatever is of this level,
+ * which must then not stand back for them.
  */
-static bool qasio_backlog_may_go(struct qasio_queue *qd, struct request *rq)
+struct qasio_waits {
+	bool waited_for;
+	bool recent;
+	bool sync;
+	u64 last_waited_for;
+	u64 last_sync;
+};
+
+static struct qasio_waits qasio_waits_of(struct qasio_queue *qd,
+					 struct qasio_level *upto)
 {
-	bool recent = time_is_after_jiffies(READ_ONCE(qd->last_waited_for_jiffies) +
-					    QASIO_RECENT);
-	bool waited_for = atomic_read(&qd->waited_for);
+	struct qasio_waits waits = {};
+	struct qasio_level *level;
+
+	for (level = qd->level; level <= upto; level++) {
+		waits.waited_for |= !!atomic_read(&level->waited_for);
+		waits.recent |= time_is_after_jiffies(QASIO_RECENT +
+				READ_ONCE(level->last_waited_for_jiffies));
+		waits.sync |= !!atomic_read(&level->sync);
+		waits.last_waited_for = max(waits.last_waited_for,
+					    READ_ONCE(level->last_waited_for));
+		waits.last_sync = max(waits.last_sync,
+				      READ_ONCE(level->last_sync));
+	}
+	return waits;
+}
+
+/*
+ * May the driver have @rq, of the backlog of @level?  If only time is in the way,
+ * the timer is set.
+ */
+static bool qasio_backlog_may_go(struct qasio_queue *qd,
+				 struct qasio_level *level, struct request *rq)
+{
+	struct qasio_waits waits = qasio_waits_of(qd, level);
 	u64 at;
 
 	if (!qasio_has_room(qd, rq) ||
-	    (atomic_read(&qd->in_flight) && (recent || waited_for)))
+	    (atomic_read(&qd->in_flight) && (waits.recent || waits.waited_for)))
 		return false;
-	if (!waited_for && !recent)
+	if (!waits.waited_for && !waits.recent)
 		return true;
 
 	at = qd->backlog_moved +
 	     (u64)qasio_get(qd, QASIO_ASYNC_WAIT_MS) * NSEC_PER_MSEC;
-	if (!waited_for)
-		at = min(at, READ_ONCE(qd->last_waited_for) + qasio_idle_ns(qd));
+	if (!waits.waited_for)
+		at = min(at, waits.last_waited_for + qasio_idle_ns(qd));
 	return qasio_reached(qd, at);
 }
 
-/* May the driver have @rq, which is asynchronous and waited for? */
-static bool qasio_boosted_may_go(struct qasio_queue *qd, struct request *rq)
+/* May the driver have @rq of @level, which is asynchronous and waited for? */
+static bool qasio_boosted_may_go(struct qasio_queue *qd,
+				 struct qasio_level *level, struct request *rq)
 {
+	struct qasio_waits waits;
 	u64 at;
 
 	if (blk_rq_bytes(rq) <= QASIO_SMALL)
@@ -115,8 +149,9 @@ static bool qasio_boosted_may_go(struct qasio_queue *qd, struct request *rq)
 	if (!qasio_has_room(qd, rq))
 		return false;
 	at = READ_ONCE(qd->last_done) + QASIO_TURN * READ_ONCE(qd->service_ns);
-	if (!atomic_read(&qd->sync))
-		at = min(at, READ_ONCE(qd->last_sync) + qasio_idle_ns(qd));
+	waits = qasio_waits_of(qd, level);
+	if (!waits.sync)
+		at = min(at, waits.last_sync + qasio_idle_ns(qd));
 	return qasio_reached(qd, at);
 }
 
@@ -127,7 +162,7 @@ static struct request *qasio_next_boosted(struct qasio_queue *qd,
 	struct request *rq;
 
 	list_for_each_entry(rq, &level->list[QASIO_BOOSTED].fifo, queuelist)
-		if (qasio_boosted_may_go(qd, rq))
+		if (qasio_boosted_may_go(qd, level, rq))
 			return rq;
 	return NULL;
 }
@@ -166,13 +201,13 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	struct request *backlog = qasio_next_backlog(qd, level);
 
 	/* With nothing else queued this also sets the timer. */
-	if (backlog && qasio_backlog_may_go(qd, backlog))
+	if (backlog && qasio_backlog_may_go(qd, level, backlog))
 		return backlog;
 	waited_for = qasio_next_boosted(qd, level) ?: qasio_next_due(qd, level);
 	if (waited_for)
 		return waited_for;
 	if (!read && !sync)
-		return file && qasio_boosted_may_go(qd, file) ? file : NULL;
+		return file && qasio_boosted_may_go(qd, level, file) ? file : NULL;
 	if (!read || !sync)
 		return read ?: sync;
 

@@ -26,31 +26,39 @@ unsigned int qasio_level_of(unsigned short ioprio)
  * Accounting
  */
 
+static void qasio_count(struct qasio_level *level, unsigned long flags, int by)
+{
+	if (flags & QASIO_RQ_ALIVE)
+		atomic_add(by, &level->alive);
+	if (flags & QASIO_RQ_WAITED_FOR)
+		atomic_add(by, &level->waited_for);
+	if (flags & QASIO_RQ_SYNC)
+		atomic_add(by, &level->sync);
+}
+
+/* @rq is of a level from now on, and alive. */
 void qasio_count_level(struct qasio_queue *qd, struct request *rq,
 		       unsigned int level)
 {
-	unsigned long flags = qasio_flags(rq);
+	unsigned long was = qasio_flags(rq);
+	unsigned long flags = (was & ~QASIO_RQ_LEVEL) | level | QASIO_RQ_ALIVE;
 
-	if (flags & QASIO_RQ_ALIVE)
-		atomic_dec(&qd->level[flags & QASIO_RQ_LEVEL].alive);
-	atomic_inc(&qd->level[level].alive);
-	flags &= ~QASIO_RQ_LEVEL;
-	qasio_set_flags(rq, flags | level | QASIO_RQ_ALIVE);
+	qasio_count(&qd->level[level], flags, 1);
+	qasio_count(qasio_level_of_flags(qd, was), was, -1);
+	qasio_set_flags(rq, flags);
 }
 
 void qasio_count_waited_for(struct qasio_queue *qd, struct request *rq)
 {
 	unsigned long flags = qasio_flags(rq);
+	unsigned long more = QASIO_RQ_WAITED_FOR;
 
 	if (flags & QASIO_RQ_WAITED_FOR)
 		return;
-	atomic_inc(&qd->waited_for);
-	flags |= QASIO_RQ_WAITED_FOR;
-	if (!qasio_is_async(rq)) {
-		atomic_inc(&qd->sync);
-		flags |= QASIO_RQ_SYNC;
-	}
-	qasio_set_flags(rq, flags);
+	if (!qasio_is_async(rq))
+		more |= QASIO_RQ_SYNC;
+	qasio_count(qasio_level_of_flags(qd, flags), more, 1);
+	qasio_set_flags(rq, flags | more);
 }
 
 void qasio_count_in_flight(struct qasio_queue *qd, struct request *rq)

@@ -73,10 +73,21 @@ struct qasio_list {
  * struct qasio_level - the requests of one ioprio class
  * @list: those queued, by kind
  * @alive: those inserted and not yet completed
+ * @waited_for: requests alive that somebody waits for
+ * @last_waited_for: when the last of these completed, in ns, if anything
+ *		     asynchronous was queued then
+ * @last_waited_for_jiffies: the same, coarser, in any case
+ * @sync: of those waited for, the synchronous ones
+ * @last_sync: as @last_waited_for, for these
  */
 struct qasio_level {
 	struct qasio_list list[QASIO_KINDS];
 	atomic_t alive;
+	atomic_t waited_for;
+	u64 last_waited_for;
+	unsigned long last_waited_for_jiffies;
+	atomic_t sync;
+	u64 last_sync;
 };
 
 /**
@@ -103,12 +114,6 @@ struct qasio_level {
  * @backlog_moved: when one was last dispatched, or the first was queued, in ns
  * @in_flight: asynchronous writes that the driver has
  * @in_flight_sectors: what they write
- * @waited_for: requests alive that somebody waits for
- * @last_waited_for: when the last of these completed, in ns, if anything
- *		     asynchronous was queued then
- * @last_waited_for_jiffies: the same, coarser, in any case
- * @sync: of those waited for, the synchronous ones
- * @last_sync: as @last_waited_for, for these
  * @last_done: when the last asynchronous request completed, in ns
  * @service_ns: mean time for which one occupies the device
  * @tunable: what can be set
@@ -136,11 +141,6 @@ struct qasio_queue {
 
 	atomic_t in_flight;
 	atomic_t in_flight_sectors;
-	atomic_t waited_for;
-	u64 last_waited_for;
-	unsigned long last_waited_for_jiffies;
-	atomic_t sync;
-	u64 last_sync;
 	u64 last_done;
 	u64 service_ns;
 
@@ -154,10 +154,10 @@ struct qasio_queue {
  * rq->fifo_time is when it was inserted, in jiffies, and for an asynchronous one
  * that the driver has, when it was dispatched, in ns.
  */
-#define QASIO_RQ_LEVEL		0x3UL		/* its level; valid if ALIVE */
+#define QASIO_RQ_LEVEL		0x3UL		/* its level; the best until it is ALIVE */
 #define QASIO_RQ_ALIVE		0x4UL		/* in qasio_level::alive */
-#define QASIO_RQ_WAITED_FOR	0x8UL		/* in qasio_queue::waited_for */
-#define QASIO_RQ_SYNC		0x10UL		/* in qasio_queue::sync */
+#define QASIO_RQ_WAITED_FOR	0x8UL		/* in qasio_level::waited_for */
+#define QASIO_RQ_SYNC		0x10UL		/* in qasio_level::sync */
 #define QASIO_RQ_IN_FLIGHT	0x20UL		/* in qasio_queue::in_flight */
 #define QASIO_RQ_SECTORS	8		/* shift: sectors in flight */
 
@@ -169,6 +169,22 @@ static inline unsigned long qasio_flags(struct request *rq)
 static inline void qasio_set_flags(struct request *rq, unsigned long flags)
 {
 	rq->elv.priv[0] = (void *)flags;
+}
+
+static inline struct qasio_level *qasio_level_of_flags(struct qasio_queue *qd,
+						       unsigned long flags)
+{
+	return &qd->level[flags & QASIO_RQ_LEVEL];
+}
+
+static inline int qasio_waited_for(struct qasio_queue *qd)
+{
+	int waited_for = 0;
+	unsigned int i;
+
+	for (i = 0; i < QASIO_LEVELS; i++)
+		waited_for += atomic_read(&qd->level[i].waited_for);
+	return waited_for;
 }
 
 static inline struct qasio_list *qasio_list_of(struct request *rq)

@@ -37,6 +37,9 @@
  *
  *  - One is dispatched nevertheless once none was for async_wait_ms.
  *
+ * Who waits for a request of a worse level does not count: that one stands behind all
+ * that this level has, so each would wait for the other.
+ *
  * So nothing starves: of sync writes that wait behind reads QASIO_SYNC_BATCH go
  * every sync_wait_ms; of what is boosted or of the kind file one request goes every
  * async_wait_ms, and of the backlog another; within the latter, and a file request
@@ -136,15 +139,22 @@ static void qasio_prepare_request(struct request *rq)
 		qasio_count_waited_for(qasio_of(rq->q), rq);
 }
 
+/* A driver may send it again without asking us: its completion wakes nobody then. */
 static void qasio_requeue_request(struct request *rq)
 {
-	qasio_uncount_in_flight(qasio_of(rq->q), rq);
+	struct qasio_queue *qd = qasio_of(rq->q);
+
+	if (qasio_flags(rq) & QASIO_RQ_IN_FLIGHT) {
+		qasio_uncount_in_flight(qd, rq);
+		qasio_wake(qd);
+	}
 }
 
 static void qasio_finish_request(struct request *rq)
 {
 	struct qasio_queue *qd = qasio_of(rq->q);
 	unsigned long flags = qasio_flags(rq);
+	struct qasio_level *level = qasio_level_of_flags(qd, flags);
 	bool wake = false;
 
 	if (flags & QASIO_RQ_IN_FLIGHT) {
@@ -153,21 +163,20 @@ static void qasio_finish_request(struct request *rq)
 		wake = true;
 	}
 	if (flags & QASIO_RQ_WAITED_FOR) {
-		WRITE_ONCE(qd->last_waited_for_jiffies, jiffies);
+		WRITE_ONCE(level->last_waited_for_jiffies, jiffies);
 		if (READ_ONCE(qd->async)) {
 			u64 now = ktime_get_ns();
 
-			WRITE_ONCE(qd->last_waited_for, now);
+			WRITE_ONCE(level->last_waited_for, now);
 			if (flags & QASIO_RQ_SYNC)
-				WRITE_ONCE(qd->last_sync, now);
+				WRITE_ONCE(level->last_sync, now);
 		}
-		if (flags & QASIO_RQ_SYNC && atomic_dec_and_test(&qd->sync))
+		if (flags & QASIO_RQ_SYNC && atomic_dec_and_test(&level->sync))
 			wake = true;
-		if (atomic_dec_and_test(&qd->waited_for))
+		if (atomic_dec_and_test(&level->waited_for))
 			wake = true;
 	}
-	if (flags & QASIO_RQ_ALIVE &&
-	    atomic_dec_and_test(&qd->level[flags & QASIO_RQ_LEVEL].alive))
+	if (flags & QASIO_RQ_ALIVE && atomic_dec_and_test(&level->alive))
 		wake = true;
 	qasio_set_flags(rq, 0);
 	if (wake)
@@ -206,7 +215,8 @@ static int qasio_start(struct request_queue *q, struct elevator_queue *eq)
 	}
 	hrtimer_setup(&qd->timer, qasio_timer_fn, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_ABS);
-	qd->last_waited_for_jiffies = jiffies - QASIO_RECENT;
+	for (i = 0; i < QASIO_LEVELS; i++)
+		qd->level[i].last_waited_for_jiffies = jiffies - QASIO_RECENT;
 	qd->sync_moved = jiffies;
 	qd->waited_for_moved = jiffies;
 
@@ -228,7 +238,7 @@ static void qasio_exit_sched(struct elevator_queue *e)
 	qasio_remove_queue(qd);
 	hrtimer_cancel(&qd->timer);
 	WARN_ON_ONCE(qd->queued || atomic_read(&qd->in_flight) ||
-		     atomic_read(&qd->waited_for));
+		     qasio_waited_for(qd));
 	qasio_give_back_wbt(e, qd->q);
 	kfree(qd);
 }
@@ -319,7 +329,7 @@ static int qasio_state_show(void *data, struct seq_file *m)
 	}
 	spin_unlock(&qd->lock);
 	seq_printf(m, "in_flight %d\n", atomic_read(&qd->in_flight));
-	seq_printf(m, "waited_for %d\n", atomic_read(&qd->waited_for));
+	seq_printf(m, "waited_for %d\n", qasio_waited_for(qd));
 	seq_printf(m, "service_us %llu\n",
 		   div_u64(READ_ONCE(qd->service_ns), NSEC_PER_USEC));
 	return 0;

@@ -314,6 +314,23 @@ def test_classes_pass_each_other_until_one_has_waited_too_long(
     assert least_ms < write_ms_beside_a_flood(sched, f"ionice {ionice}") < most_ms
 
 
+@IN_TIME
+@pytest.mark.parametrize(("backlog", "reader"), [("-c 2", "-c 3"), ("-c 1", "-c 2")])
+def test_a_backlog_does_not_stand_back_for_who_stands_behind_it(
+    sched: Scheduled, backlog: str, reader: str
+) -> None:
+    settled(sched)
+    program, read = sched.fs.fsops_path, f"dd if={DEVICE} of=/dev/null bs=4k count=1 iflag=direct"
+    done = sched.vm.run(
+        f"ionice {backlog} {program} {FILE} {BACKLOG} open clock || exit\n"
+        f"ionice {reader} {read} status=none & read=$!\n"
+        f"until grep -q '^async 0' {STATE}; do sleep 0.01; done\n"
+        f"{program} {FILE} open clock && wait $read"
+    )
+    # Each of its 16 requests would wait for 100 ms.
+    assert between_ms(*parse_events(done.stdout)) < BACKLOG_MS + 2 * REQUEST_MS
+
+
 def test_neighbouring_requests_are_merged(sched: Scheduled) -> None:
     settled(sched)
     before, after = sched.fs.ops("open", BACKLOG, "io", "pages:16", "sync", "io")

@@ -185,34 +185,60 @@ def test_zones_are_written_in_order(vm: Vm, qasio_ko: Path) -> None:
         )
 
 
-def test_what_the_driver_gives_back_is_sent_again(vm: Vm, qasio_ko: Path) -> None:
-    requeued = "/sys/kernel/tracing/events/block/block_rq_requeue"
-    driver = "/sys/bus/pseudo/drivers/scsi_debug"
-    every_nth = f"{driver}/every_nth"  # of so many commands one is aborted
+SCSI = "/sys/bus/pseudo/drivers/scsi_debug"
+SCSI_STATE = "/sys/kernel/debug/block/$(</run/disk)/sched/state"
+REQUEUED = "/sys/kernel/tracing/events/block/block_rq_requeue/enable"
+
+
+@contextmanager
+def scsi_disk(vm: Vm, qasio_ko: Path) -> Iterator[None]:
+    """A SCSI disk of 32 MiB, named in /run/disk, under qasio: one that gives requests back.
+
+    Of so many commands as every_nth says one has an error, and is tried again.
+    """
     vm.run(
         f"insmod {vm.stage(qasio_ko)} && modprobe sd_mod && "
         "modprobe scsi_debug dev_size_mb=32 opts=16 statistics=1 && "
-        f"for i in {{1..50}}; do ls {driver}/adapter0/host*/target*/*:*/block "
+        f"for i in {{1..50}}; do ls {SCSI}/adapter0/host*/target*/*:*/block "
         ">/run/disk 2>/dev/null && break; sleep 0.1; done && "
         "echo qasio >/sys/block/$(</run/disk)/queue/scheduler && "
-        f"echo >/sys/kernel/tracing/trace && echo 1 >{requeued}/enable"
+        f"echo >/sys/kernel/tracing/trace && echo 1 >{REQUEUED}"
     )
     try:
-        vm.run(
-            "disk=/dev/$(</run/disk); dd if=/dev/urandom of=/run/image bs=1M count=24 status=none; "
-            f"echo 7 >{every_nth}; "
-            "for i in 0 1 2; do dd if=/run/image of=$disk bs=64k count=128 skip=$((i * 128)) "
-            "seek=$((i * 128)) conv=notrunc,fsync status=none & done; wait; "
-            f"echo 0 >{every_nth}; "
-            "echo 3 >/proc/sys/vm/drop_caches; cmp -n 25165824 /run/image $disk"
-        )
+        yield
         assert "block_rq_requeue" in vm.run("cat /sys/kernel/tracing/trace").stdout
-        state = vm.run("cat /sys/kernel/debug/block/$(</run/disk)/sched/state").stdout
-        assert "async 0\nin_flight 0\nwaited_for 0\n" in state
     finally:
         vm.run(
-            f"echo 0 >{requeued}/enable; echo none >/sys/block/$(</run/disk)/queue/scheduler; "
+            f"echo 0 >{REQUEUED}; echo none >/sys/block/$(</run/disk)/queue/scheduler; "
             "rmmod scsi_debug qasio; rm -f /run/image /run/disk"
+        )
+
+
+def test_what_the_driver_gives_back_is_sent_again(vm: Vm, qasio_ko: Path) -> None:
+    with scsi_disk(vm, qasio_ko):
+        vm.run(
+            "disk=/dev/$(</run/disk); dd if=/dev/urandom of=/run/image bs=1M count=24 status=none; "
+            f"echo 7 >{SCSI}/every_nth; "
+            "for i in 0 1 2; do dd if=/run/image of=$disk bs=64k count=128 skip=$((i * 128)) "
+            "seek=$((i * 128)) conv=notrunc,fsync status=none & done; wait; "
+            f"echo 0 >{SCSI}/every_nth; "
+            "echo 3 >/proc/sys/vm/drop_caches; cmp -n 25165824 /run/image $disk"
+        )
+        assert "async 0\nin_flight 0\nwaited_for 0\n" in vm.run(f"cat {SCSI_STATE}").stdout
+
+
+def test_a_backlog_that_nobody_waits_for_moves_on_when_the_driver_gives_it_back(
+    vm: Vm, qasio_ko: Path, tmp_path: Path
+) -> None:
+    fsops = vm.stage(compile_program("fsops", tmp_path))
+    # The driver has one at a time. Who closes a device last waits for all that was written to it.
+    with scsi_disk(vm, qasio_ko):
+        vm.run(
+            "disk=/dev/$(</run/disk); exec 7<$disk; "
+            "echo 0 >/sys/block/$(</run/disk)/queue/iosched/async_kib; "
+            f"echo 3 >{SCSI}/every_nth; {fsops} $disk open overwrite:{16 << 20} writeback; "
+            f"for i in {{1..100}}; do grep -q '^async 0' {SCSI_STATE} && break; sleep 0.1; done; "
+            f"cat {SCSI_STATE}; echo 0 >{SCSI}/every_nth; grep -q '^async 0' {SCSI_STATE}"
         )
 
 
