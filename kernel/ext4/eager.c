@@ -147,6 +147,9 @@ static const char *ext4_eager_obstacle(struct super_block *sb)
 		return "journal_async_commit";
 	if (!test_opt(sb, BARRIER))
 		return "nobarrier";
+	/* A page of a file with chattr +j is in the log as it is, and may change. */
+	if (!test_opt(sb, DELALLOC))
+		return "nodelalloc";
 	return NULL;
 }
 

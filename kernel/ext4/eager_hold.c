@@ -28,6 +28,10 @@
  * - The handle that frees has credits for revokes: for each block of the extent, or
  *   as many as there are copies. The pages have gone before, so there comes no
  *   other copy of these blocks meanwhile.
+ * - A truncation drops pages, then frees their blocks, perhaps in several transactions.
+ *   If it fails between the two the journal is aborted before the inode is taken off
+ *   the list of orphans: what has been committed then has the inode on it, or the
+ *   log has all copies still.
  * - Whether a block has a copy changes, while its page is written back, by settling
  *   alone: all else needs the folio's lock, or the page gone. Settling that
  *   forgets a copy meanwhile leaves a page dirty that need not be.
@@ -251,6 +255,40 @@ void ext4_eager_dropped(struct inode *inode)
 {
 	if (ext4_eager_may_have_copies(inode))
 		ext4_eager_note_lost(inode->i_sb);
+}
+
+/**
+ * ext4_eager_begin_truncate - a file's size is about to be changed
+ * @inode: the file, i_rwsem held for writing
+ *
+ * If that fails it matters whether the log had copies, not whether it still has: a
+ * settling that ends meanwhile does not write what has been dropped.
+ */
+void ext4_eager_begin_truncate(struct inode *inode)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
+
+	if (likely(!READ_ONCE(EXT4_I(inode)->i_eager_gen)))
+		return;
+	spin_lock_irq(&eager->lock);
+	if (!ext4_eager_may_have_copies(inode))
+		WRITE_ONCE(EXT4_I(inode)->i_eager_gen, 0);
+	spin_unlock_irq(&eager->lock);
+}
+
+/**
+ * ext4_eager_truncate_failed - a file's pages have gone, but not all of its blocks
+ * @inode: the file
+ *
+ * A block that the log had a copy of may not be in its place, which has what its
+ * owner before has left there. While recovery would restore the copy or free the
+ * block, no more is to be committed. If nobody can read the file it does not matter.
+ */
+void ext4_eager_truncate_failed(struct inode *inode)
+{
+	if (READ_ONCE(EXT4_I(inode)->i_eager_gen) &&
+	    atomic_read(&inode->i_count))
+		jbd2_journal_abort(EXT4_SB(inode->i_sb)->s_journal, -EIO);
 }
 
 /**

@@ -47,7 +47,8 @@
  *   as the latest copy. The flag is set with the folio locked, once its mappings
  *   have been write-protected and the copy is queued. Whoever changes the buffer
  *   dirties it with the folio locked, and calls ext4_eager_changed(), or writes
- *   through a mapping, which faults first and comes to ->dirty_folio().
+ *   through a mapping, which faults first and comes to ->dirty_folio(). Who writes
+ *   to a page that he has pinned need not: such a page is not logged.
  * - What has changed since the last sync lies in the inode's window, which
  *   ext4_eager_changed() widens, after it was made dirty: who takes the window
  *   finds the tag. What was dirty before the inode had a window is in its first.
@@ -265,6 +266,20 @@ static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
 	return 0;
 }
 
+/*
+ * No store is missed from now on: each comes to ->dirty_folio(). But for those of who
+ * has pinned the page, by DMA or by the kernel's own mapping: he tells when he is done,
+ * and only if the page is clean by then. So it has to go into place, which makes it so.
+ */
+static bool ext4_eager_clean_mappings(struct folio *folio)
+{
+	if (folio_mkclean(folio))
+		folio_mark_dirty(folio);
+	/* Who pins a page looks at the mapping once more: he or we see the other. */
+	smp_mb();
+	return !folio_maybe_dma_pinned(folio);
+}
+
 /* As write-back does once it has allocated blocks. */
 static int ext4_eager_grow(handle_t *handle, struct inode *inode, loff_t end)
 {
@@ -319,10 +334,10 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 		err = -EAGAIN;
 	} else if (folio->mapping == mapping && folio_test_dirty(folio) &&
 		   folio_buffers(folio)) {
-		if (folio_mkclean(folio))
-			folio_mark_dirty(folio);
-		err = ext4_eager_log_buffers(handle, inode, folio, from,
-					     &copies, &end);
+		err = -EAGAIN;
+		if (ext4_eager_clean_mappings(folio))
+			err = ext4_eager_log_buffers(handle, inode, folio, from,
+						     &copies, &end);
 	}
 	folio_unlock(folio);
 	if (end) {

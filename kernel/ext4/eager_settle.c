@@ -157,11 +157,16 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 	spin_unlock_irq(&eager->lock);
 }
 
-/* The journal is of no use any more. */
+/*
+ * The journal is of no use any more. Or it is being shut down, so that nothing is written
+ * in place; the log may have to be flushed before, and is.
+ */
 static void ext4_eager_give_up(struct super_block *sb, int err)
 {
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
+	if (ext4_forced_shutdown(sb))
+		ext4_force_commit(sb);
 	if (!is_journal_aborted(journal))
 		jbd2_journal_abort(journal, err);
 }

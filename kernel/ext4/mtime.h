@@ -55,6 +55,7 @@
 
 struct ext4_inode;
 struct ext4_inode_info;
+struct ext4_mtime_member;
 struct ext4_sb_info;
 struct file;
 struct fs_parameter;
@@ -72,18 +73,21 @@ struct super_block;
 
 /* fsyncs that share a flush (mtime_group.c). */
 struct ext4_mtime_group {
-	spinlock_t		lock;		/* of all but flush_ns */
-	struct list_head	members;	/* those that wait for a flush */
-	bool			is_led;		/* one flushes, or is about to */
+	spinlock_t		lock;		/* of all but wait; irqs off */
+	struct list_head	members;	/* those that wait for a flush to begin */
+	struct ext4_mtime_member *leader;	/* one of them, who is to begin it ... */
+	unsigned long		overdue;	/* ... before then, in jiffies */
+	bool			flushing;	/* one is under way */
 	unsigned int		writing;	/* how many have yet to come, */
 	u64			turn;		/* begun in this turn */
 	wait_queue_head_t	wait;		/* for writing to be 0 */
-	s64			flush_ns;	/* moving average, by leaders */
+	s64			flush_ns;	/* moving average */
 };
 
 /* In struct ext4_sb_info. */
 struct ext4_mtime_sb {
-	unsigned int		policy;
+	unsigned int		policy;		/* in force */
+	unsigned int		asked;		/* to be, by s_umount */
 	bool			was_on;		/* in this mount, or is */
 	struct jbd2_carrier	*carrier;	/* of the journal, or NULL */
 	struct ext4_mtime_group	group;
@@ -165,7 +169,7 @@ void ext4_mtime_show_options(struct seq_file *seq,
 			     const struct ext4_sb_info *sbi, char sep);
 int ext4_mtime_init_sb(struct ext4_sb_info *sbi);
 void ext4_mtime_destroy_sb(struct ext4_sb_info *sbi);
-void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi);
+void ext4_mtime_enforce(struct ext4_sb_info *sbi);
 ssize_t ext4_mtime_show_counter(void *counter, char *buf);
 
 /* mtime_stamp.c */

@@ -12,8 +12,8 @@
  * and all that wait for a commit have one flush and one FUA write together.
  *
  * So they take turns. One leads: he waits until those that are writing have
- * written, for a while, then flushes for all that wait. Who comes while he flushes
- * waits for the next turn, which the first of them leads.
+ * written, for a while, then flushes for all that wait. Who comes while the device
+ * flushes waits for the next turn, which the first of them leads.
  *
  * A worked example; A, B and C overwrite files of their own and fsync, all the time:
  *
@@ -28,19 +28,25 @@
  * ----------------------------
  *
  * - A flush is submitted after all that it serves have written: they are on the
- *   list, under the lock, before the leader takes that.
+ *   list, under the lock, before who sends it takes that.
  * - Who waits learns of each flush that has failed since he wrote, and may have
- *   dropped his data: he notes how many have failed before he waits, and the leader
- *   looks again when his flush has ended.
- * - There is a leader as long as somebody waits: who finds none leads, and a leader
- *   leaves his place to the first who waits.
+ *   dropped his data: he notes how many have failed before he waits, and asks
+ *   jbd2_carrier_rely() when he has been served.
+ * - There is a leader, or a flush under way, as long as somebody waits: who finds
+ *   neither leads, and when a flush ends the first who waits does.
+ * - Nobody waits for a task that does not run, for want of processor time or because
+ *   others go first. A turn ends in the interrupt that ends its flush. Whoever waits
+ *   looks up when a leader should have begun his, and if he has not, does it himself.
  * - Nobody is waited for twice. A turn ends when its leader has waited in vain: then
  *   those that are writing are of an older turn, and are not counted.
  * - A leader waits for half the time of a flush at most: on a device that does one thing
  *   at a time less than somebody else's flush would have kept him. Flushes that were
  *   slow for once are forgotten quickly, and there is a most.
- * - Nobody waits for what limits the leader's cgroup: the flush is everybody's, and
- *   is charged to the root.
+ * - No limit of the leader's cgroup holds the flush up: it is everybody's, and is
+ *   charged to the root.
+ * - Whoever is served looks at that with the lock held, and so returns, and has his
+ *   stack go, only when the interrupt has done with him, and with all that he has sent
+ *   a flush for.
  *
  * Without a volatile cache, or without the option, everybody flushes for himself, as
  * on stock.
@@ -48,7 +54,8 @@
  * Lock order
  * ----------
  *
- * The group's lock is innermost. A leader waits without it, for nobody for ever.
+ * The group's lock is innermost, and taken in interrupts. A leader waits without it, for
+ * nobody for ever.
  */
 
 #include <linux/blkdev.h>
@@ -59,17 +66,23 @@
 #include "ext4.h"
 #include "mtime_internal.h"
 
-/* So that nobody takes a task that waits for a slow device for one that hangs. */
-#define EXT4_MTIME_LOOK_UP	(60 * HZ)
-
-/* An fsync that waits for a flush; on its task's stack. */
+/* An fsync that waits for a flush; on its task's stack. By the group's lock. */
 struct ext4_mtime_member {
 	struct list_head	list;
-	struct completion	woken;
-	u64			failed;		/* flushes, when he had written */
+	struct completion	woken;		/* to lead, or served */
+	struct jbd2_flush	flush;		/* the one that is for him */
 	bool			aborts;
-	bool			leads;		/* or a flush has served him */
-	int			err;
+	bool			sent;		/* it is under way, ... */
+	bool			served;		/* ... and has ended, ... */
+	int			err;		/* ... with this */
+};
+
+/* A turn; on the stack of who sends its flush. */
+struct ext4_mtime_turn {
+	struct jbd2_sent_flush	sent;
+	struct ext4_mtime_group	*group;
+	struct list_head	members;
+	ktime_t			since;
 };
 
 /**
@@ -88,10 +101,10 @@ static u64 ext4_mtime_begin_write(struct ext4_mtime_group *group)
 {
 	u64 turn;
 
-	spin_lock(&group->lock);
+	spin_lock_irq(&group->lock);
 	turn = group->turn;
 	group->writing++;
-	spin_unlock(&group->lock);
+	spin_unlock_irq(&group->lock);
 	return turn;
 }
 
@@ -99,9 +112,9 @@ static void ext4_mtime_end_write(struct ext4_mtime_group *group, u64 turn)
 {
 	bool last;
 
-	spin_lock(&group->lock);
+	spin_lock_irq(&group->lock);
 	last = group->turn == turn && !--group->writing;
-	spin_unlock(&group->lock);
+	spin_unlock_irq(&group->lock);
 	if (last && wq_has_sleeper(&group->wait))
 		wake_up(&group->wait);
 }
@@ -136,15 +149,16 @@ static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
 
 	if (!READ_ONCE(group->writing))
 		return;
-	until = ktime_add_ns(ktime_get(), jbd2_patience_ns(group->flush_ns));
+	until = ktime_add_ns(ktime_get(),
+			     jbd2_patience_ns(READ_ONCE(group->flush_ns)));
 	if (jbd2_wait_event_until(group->wait, !READ_ONCE(group->writing), until))
 		return;
-	spin_lock(&group->lock);
+	spin_lock_irq(&group->lock);
 	if (group->writing) {
 		group->writing = 0;
 		group->turn++;
 	}
-	spin_unlock(&group->lock);
+	spin_unlock_irq(&group->lock);
 }
 
 /* A moving average of what flushes take, which falls quickly. */
@@ -152,58 +166,113 @@ static void ext4_mtime_note_flush(struct ext4_mtime_group *group, s64 ns)
 {
 	int weight = ns < group->flush_ns ? 2 : 8;
 
-	group->flush_ns += group->flush_ns ?
-		div_s64(ns - group->flush_ns, weight) : ns;
+	lockdep_assert_held(&group->lock);
+	WRITE_ONCE(group->flush_ns, group->flush_ns +
+		   (group->flush_ns ? div_s64(ns - group->flush_ns, weight) : ns));
 }
 
-/* Flush for all of these. */
-static int ext4_mtime_flush_members(struct super_block *sb,
-				    struct list_head *members)
+/* For how long a leader may be waited for, in jiffies: patience, and to be woken. */
+static unsigned long ext4_mtime_lead_time(struct ext4_mtime_group *group)
 {
-	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
+	return nsecs_to_jiffies(jbd2_patience_ns(READ_ONCE(group->flush_ns))) + 2;
+}
+
+static void ext4_mtime_appoint(struct ext4_mtime_group *group,
+			       struct ext4_mtime_member *leader)
+{
+	lockdep_assert_held(&group->lock);
+	group->leader = leader;
+	group->overdue = jiffies + ext4_mtime_lead_time(group);
+}
+
+/* Wait for a flush to begin. Whether it is up to this member. */
+static bool ext4_mtime_join(struct ext4_mtime_group *group,
+			    struct ext4_mtime_member *self)
+{
+	bool leads;
+
+	spin_lock_irq(&group->lock);
+	list_add_tail(&self->list, &group->members);
+	leads = !group->leader && !group->flushing;
+	if (leads)
+		ext4_mtime_appoint(group, self);
+	spin_unlock_irq(&group->lock);
+	return leads;
+}
+
+/* Begin the turn of all that wait, if it is up to this member, or overdue. */
+static bool ext4_mtime_begin_turn(struct ext4_mtime_group *group,
+				  struct ext4_mtime_member *self,
+				  struct ext4_mtime_turn *turn)
+{
 	struct ext4_mtime_member *member;
-	struct jbd2_flush flush;
-	bool aborts = false;
-	ktime_t since;
-	int err;
+	bool begins;
 
-	list_for_each_entry(member, members, list)
-		aborts |= member->aborts;
-	jbd2_carrier_begin_flush(carrier, &flush);
-	since = ktime_get();
-	err = jbd2_carrier_issue_flush(sb->s_bdev);
-	ext4_mtime_note_flush(&EXT4_SB(sb)->s_mtime.group,
-			      ktime_to_ns(ktime_sub(ktime_get(), since)));
-	return jbd2_carrier_end_flush(carrier, &flush, err, aborts);
+	spin_lock_irq(&group->lock);
+	begins = !self->sent && !group->flushing &&
+		(group->leader == self || time_after(jiffies, group->overdue));
+	if (begins) {
+		list_splice_init(&group->members, &turn->members);
+		list_for_each_entry(member, &turn->members, list) {
+			member->sent = true;
+			turn->sent.aborts |= member->aborts;
+		}
+		group->leader = NULL;
+		group->flushing = true;
+	}
+	spin_unlock_irq(&group->lock);
+	return begins;
 }
 
-/* A leader has flushed for the members. Who leads the next turn? */
-static void ext4_mtime_end_turn(struct super_block *sb,
-				struct ext4_mtime_member *leader,
-				struct list_head *members, int err)
+/* The flush has ended. Context: interrupt. */
+static void ext4_mtime_end_turn(struct jbd2_sent_flush *sent)
 {
-	struct ext4_mtime_group *group = &EXT4_SB(sb)->s_mtime.group;
-	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
-	struct ext4_mtime_member *member, *next;
+	struct ext4_mtime_turn *turn =
+		container_of(sent, struct ext4_mtime_turn, sent);
+	struct ext4_mtime_group *group = turn->group;
+	struct ext4_mtime_member *member;
+	unsigned long flags;
 
-	list_for_each_entry_safe(member, next, members, list) {
-		list_del(&member->list);
-		member->err = err;
-		if (!err && jbd2_carrier_lost(carrier, member->failed))
-			member->err = -EIO;
-		/* He may return then, and his stack go. */
-		if (member != leader)
-			complete(&member->woken);
+	spin_lock_irqsave(&group->lock, flags);
+	ext4_mtime_note_flush(group, ktime_to_ns(ktime_sub(ktime_get(),
+							   turn->since)));
+	list_for_each_entry(member, &turn->members, list) {
+		member->flush.number = sent->flush.number;
+		member->err = sent->err;
+		member->served = true;
+		complete(&member->woken);
 	}
-	spin_lock(&group->lock);
-	next = list_first_entry_or_null(&group->members,
-					struct ext4_mtime_member, list);
-	group->is_led = next;
-	spin_unlock(&group->lock);
-	if (next) {
-		next->leads = true;
-		complete(&next->woken);
-	}
+	group->flushing = false;
+	member = list_first_entry_or_null(&group->members,
+					  struct ext4_mtime_member, list);
+	ext4_mtime_appoint(group, member);
+	if (member)
+		complete(&member->woken);
+	spin_unlock_irqrestore(&group->lock, flags);
+}
+
+static void ext4_mtime_send_flush(struct super_block *sb,
+				  struct ext4_mtime_turn *turn)
+{
+	turn->since = ktime_get();
+	jbd2_carrier_send_flush(ext4_mtime_carrier(sb), sb->s_bdev,
+				&turn->sent);
+}
+
+/* Sleep until served, or to be the leader (@leads), or for as long as one may take. */
+static bool ext4_mtime_is_served(struct ext4_mtime_group *group,
+				 struct ext4_mtime_member *self, bool *leads)
+{
+	unsigned long left;
+	bool served;
+
+	left = wait_for_completion_io_timeout(&self->woken,
+					      ext4_mtime_lead_time(group));
+	spin_lock_irq(&group->lock);
+	served = self->served;
+	*leads = left && group->leader == self;
+	spin_unlock_irq(&group->lock);
+	return served;
 }
 
 /**
@@ -216,32 +285,28 @@ static void ext4_mtime_end_turn(struct super_block *sb,
 int ext4_mtime_group_flush(struct super_block *sb, bool aborts)
 {
 	struct ext4_mtime_sb *ms = &EXT4_SB(sb)->s_mtime;
+	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
 	struct ext4_mtime_group *group = &ms->group;
 	struct ext4_mtime_member self = { .aborts = aborts };
-	LIST_HEAD(members);
-	int err;
+	struct ext4_mtime_turn turn = {
+		.sent.ended = ext4_mtime_end_turn,
+		.group = group,
+		.members = LIST_HEAD_INIT(turn.members),
+	};
+	bool leads, shares = true;
 
 	init_completion(&self.woken);
-	self.failed = jbd2_carrier_failed(ext4_mtime_carrier(sb));
-	spin_lock(&group->lock);
-	list_add_tail(&self.list, &group->members);
-	self.leads = !group->is_led;
-	group->is_led = true;
-	spin_unlock(&group->lock);
-	if (!self.leads) {
-		while (!wait_for_completion_io_timeout(&self.woken,
-						       EXT4_MTIME_LOOK_UP))
-			;
-		if (!self.leads) {
-			percpu_counter_inc(&ms->flushes_shared);
-			return self.err;
+	self.flush.failed_before = jbd2_carrier_failed(carrier);
+	leads = ext4_mtime_join(group, &self);
+	do {
+		if (leads)
+			ext4_mtime_wait_for_writers(group);
+		if (ext4_mtime_begin_turn(group, &self, &turn)) {
+			ext4_mtime_send_flush(sb, &turn);
+			shares = false;
 		}
-	}
-	ext4_mtime_wait_for_writers(group);
-	spin_lock(&group->lock);
-	list_splice_init(&group->members, &members);
-	spin_unlock(&group->lock);
-	err = ext4_mtime_flush_members(sb, &members);
-	ext4_mtime_end_turn(sb, &self, &members, err);
-	return self.err;
+	} while (!ext4_mtime_is_served(group, &self, &leads));
+	if (shares)
+		percpu_counter_inc(&ms->flushes_shared);
+	return jbd2_carrier_rely(carrier, &self.flush, self.err);
 }

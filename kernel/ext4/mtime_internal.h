@@ -25,7 +25,7 @@ enum ext4_mtime_reason {
  */
 static inline unsigned int ext4_mtime_policy(struct super_block *sb)
 {
-	/* Pairs with ext4_mtime_apply_options(): who sees it sees the carrier. */
+	/* Pairs with ext4_mtime_enforce(): who sees it sees the carrier. */
 	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.policy);
 }
 
@@ -39,7 +39,7 @@ static inline bool ext4_mtime_journal_aborted(const struct inode *inode)
 /* Counts the flushes of a file system. NULL if the option was never on. */
 static inline struct jbd2_carrier *ext4_mtime_carrier(struct super_block *sb)
 {
-	/* Pairs with ext4_mtime_attach_carrier(). */
+	/* Pairs with ext4_mtime_attach(). */
 	return smp_load_acquire(&EXT4_SB(sb)->s_mtime.carrier);
 }
 

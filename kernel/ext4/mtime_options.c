@@ -8,7 +8,7 @@
  * Options are parsed into struct ext4_mtime_options, which says what was asked
  * for and not what comes of it: what is not mentioned stays as it is in a
  * remount, and comes from the superblock's defaults in a mount. They are merged
- * into the policy, one word, once all that may fail has succeeded.
+ * into one word, and that becomes the policy once all that may fail has succeeded.
  *
  * Invariants and why they hold
  * ----------------------------
@@ -18,10 +18,11 @@
  * - The option may be switched on at any time. What the other rooms need from
  *   before is kept while it is off, too (attr_tid), and what they did not see is
  *   taken for unknown, which makes the next fsync commit.
+ * - A mount or remount that fails leaves no trace, nor does a default that the
+ *   mount's own options take back: what counts is the policy in the end.
  * - Flushes are counted before the first fsync leaves a commit out. The carrier
- *   is attached before the policy is seen, or where the journal is loaded,
- *   whichever comes last, and never detached: an fsync that began under the old
- *   policy can use it.
+ *   is attached before the policy is seen, and never detached: an fsync that began
+ *   under the old policy can use it.
  *
  * Lock order
  * ----------
@@ -141,7 +142,7 @@ static unsigned int ext4_mtime_merge(unsigned int policy,
 
 /**
  * ext4_mtime_check_options - do the options go together?
- * @sbi: holds what is in force, from a mount or from the superblock's defaults
+ * @sbi: holds what was asked for before, by a mount or by the superblock's defaults
  * @opts: what is asked for now
  *
  * Return: 0, or -EINVAL and a message if a mode is given without mtime_update.
@@ -149,7 +150,7 @@ static unsigned int ext4_mtime_merge(unsigned int policy,
 int ext4_mtime_check_options(const struct ext4_sb_info *sbi,
 			     const struct ext4_mtime_options *opts)
 {
-	unsigned int policy = ext4_mtime_merge(sbi->s_mtime.policy, opts);
+	unsigned int policy = ext4_mtime_merge(sbi->s_mtime.asked, opts);
 
 	if (opts->mode_given && !(policy & EXT4_MTIME_INTERVAL_MS)) {
 		ext4_msg(NULL, KERN_ERR,
@@ -176,34 +177,33 @@ void ext4_mtime_attach(struct ext4_sb_info *sbi)
 }
 
 /**
- * ext4_mtime_attach_carrier - count flushes, and let commits be carried
- * @sbi: the file system, which may not have loaded its journal yet
- *
- * The carrier is a part of the journal, so an fsync may use it at any time, also
- * after the option has been switched off.
- */
-void ext4_mtime_attach_carrier(struct ext4_sb_info *sbi)
-{
-	if (sbi->s_mtime.policy)
-		ext4_mtime_attach(sbi);
-}
-
-/**
- * ext4_mtime_apply_options - put checked options into force
+ * ext4_mtime_apply_options - note what is asked for
  * @sbi: the file system
- * @opts: what is asked for; what it does not mention stays as it is
+ * @opts: checked; what they do not mention stays as it is
  */
 void ext4_mtime_apply_options(struct ext4_sb_info *sbi,
 			      const struct ext4_mtime_options *opts)
 {
-	unsigned int policy = ext4_mtime_merge(sbi->s_mtime.policy, opts);
+	sbi->s_mtime.asked = ext4_mtime_merge(sbi->s_mtime.asked, opts);
+}
 
-	if (policy) {
-		WRITE_ONCE(sbi->s_mtime.was_on, true);
+/**
+ * ext4_mtime_enforce - put into force what is asked for
+ * @sbi: the file system, its journal loaded, whose remount cannot fail any more
+ *
+ * The carrier is a part of the journal, so an fsync may use it at any time, also
+ * after the option has been switched off.
+ */
+void ext4_mtime_enforce(struct ext4_sb_info *sbi)
+{
+	struct ext4_mtime_sb *ms = &sbi->s_mtime;
+
+	if (ms->asked) {
+		WRITE_ONCE(ms->was_on, true);
 		ext4_mtime_attach(sbi);
 	}
 	/* Pairs with ext4_mtime_policy() in who then counts his flush. */
-	smp_store_release(&sbi->s_mtime.policy, policy);
+	smp_store_release(&ms->policy, ms->asked);
 }
 
 /**

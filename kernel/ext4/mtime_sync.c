@@ -295,19 +295,12 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
 				   bool aborts)
 {
 	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
-	struct jbd2_flush flush;
-	int err;
 
 	if (ext4_mtime_is_grouped(sb, policy))
 		return ext4_mtime_group_flush(sb, aborts);
 	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
-	jbd2_carrier_begin_flush(carrier, &flush);
-	err = jbd2_carrier_issue_flush(sb->s_bdev);
-	if (policy)
-		return jbd2_carrier_end_flush(carrier, &flush, err, aborts);
-	jbd2_carrier_note_flush(carrier, &flush, err, aborts);
-	return err;
+	return jbd2_carrier_flush_device(carrier, sb->s_bdev, aborts, policy);
 }
 
 /**

@@ -66,7 +66,7 @@
  * ----------
  *
  * j_checkpoint_mutex, j_state_lock, then the carrier's lock, which is released
- * before anybody is woken.
+ * before anybody is woken, and taken when a flush ends, in interrupts.
  */
 
 #include <linux/slab.h>
@@ -108,9 +108,9 @@ static bool jbd2_carrier_has(struct jbd2_carrier *carrier, tid_t tid)
 	/* Whoever starts a carried commit has attached the carrier before. */
 	if (likely(!READ_ONCE(carrier->carries)))
 		return false;
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	has = carrier->carries && carrier->tid == tid;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return has;
 }
 
@@ -134,7 +134,7 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 {
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	carrier->tid = READ_ONCE(journal->j_commit_sequence);
 	/* A commit may be under way that has not seen that flushes count. */
 	carrier->record.failed_before = carrier->failed;
@@ -144,7 +144,7 @@ struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal)
 		   !jbd2_has_feature_fast_commit(journal) &&
 		   (!jbd2_has_feature_async_commit(journal) ||
 		    jbd2_burst_on(journal)));
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return carrier;
 }
 EXPORT_SYMBOL(jbd2_carrier_attach);
@@ -172,12 +172,12 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 		journal->j_running_transaction->t_tid == tid &&
 		journal->j_commit_request != tid;
 	if (start) {
-		spin_lock(&carrier->lock);
+		spin_lock_irq(&carrier->lock);
 		carrier->tid = tid;
 		jbd2_carrier_set_patient(carrier, true);
 		carrier->patience = patience;
 		carrier->failed_before = carrier->failed;
-		spin_unlock(&carrier->lock);
+		spin_unlock_irq(&carrier->lock);
 	}
 	write_unlock(&journal->j_state_lock);
 	if (!start)
@@ -191,10 +191,10 @@ static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 {
 	bool done;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	done = carrier->carried > begun || !carrier->patient ||
 	       carrier->failed != carrier->failed_before;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return done;
 }
 
@@ -222,10 +222,10 @@ static bool jbd2_carrier_outwait_others(struct jbd2_carrier *carrier, u64 begun)
 	bool flushed;
 	u64 others;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	flushed = carrier->carried > begun;
 	others = carrier->begun;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	if (flushed)
 		wait_event(carrier->wait,
 			   jbd2_carrier_all_ended(carrier, others));
@@ -248,10 +248,10 @@ static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
 	ktime_t waited;
 	u64 begun;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	begun = carrier->begun;
 	patience = carrier->patience;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 
 	wait_event_timeout(carrier->wait, jbd2_carrier_done(carrier, begun),
 			   patience);
@@ -259,11 +259,11 @@ static enum jbd2_carried jbd2_carrier_wait(journal_t *journal, tid_t tid,
 	waited = ktime_sub(ktime_get(), since);
 	*start_time = ktime_add(*start_time, waited);
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	outcome = jbd2_carrier_outcome(carrier, flushed);
 	if (outcome != JBD2_CARRIED_FLUSHED)
 		jbd2_carrier_set_patient(carrier, false);
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	trace_jbd2_carrier_wait(journal, tid, record, outcome, waited);
 	return outcome;
 }
@@ -324,9 +324,9 @@ int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time)
 		if (!err && jbd2_carrier_lost(carrier, carrier->failed_before))
 			err = -EIO;
 	}
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	jbd2_carrier_set_patient(carrier, false);
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return err;
 }
 
@@ -350,10 +350,10 @@ int jbd2_carrier_flush_burst(journal_t *journal, tid_t tid,
 		err = jbd2_carried_harden(journal, tid, start_time);
 	else
 		err = jbd2_carrier_flush(journal);
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	if (!err && carrier->failed != failed)
 		err = -EIO;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return err;
 }
 
@@ -373,12 +373,12 @@ void jbd2_carrier_hurry(journal_t *journal, tid_t tid)
 
 	if (likely(!READ_ONCE(carrier->patient)))
 		return;
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	carried = carrier->tid;
 	hurries = carrier->patient && tid_geq(tid, carried);
 	if (hurries)
 		jbd2_carrier_set_patient(carrier, false);
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	if (!hurries)
 		return;
 	wake_up_all(&carrier->wait);

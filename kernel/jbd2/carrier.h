@@ -5,15 +5,35 @@
 #ifndef _JBD2_CARRIER_H
 #define _JBD2_CARRIER_H
 
+#include <linux/bio.h>
 #include <linux/jbd2.h>
 
 struct jbd2_carrier;
 
-/* A flush that is under way; on its task's stack. */
+/* A flush that is under way. */
 struct jbd2_flush {
 	struct list_head	list;
 	u64			number;
 	u64			failed_before;	/* flushes, when it began */
+};
+
+/**
+ * struct jbd2_sent_flush - a flush that jbd2_carrier_send_flush() sends
+ * @ended: called when it has ended, from an interrupt; what it is a part of may go
+ *	   when that has told who waits
+ * @aborts: the journal is aborted if it has failed
+ * @err: what came of it; valid in @ended
+ * @flush: its number, for jbd2_carrier_rely()
+ * @carrier: internal
+ * @bio: internal
+ */
+struct jbd2_sent_flush {
+	void			(*ended)(struct jbd2_sent_flush *sent);
+	bool			aborts;
+	int			err;
+	struct jbd2_flush	flush;
+	struct jbd2_carrier	*carrier;
+	struct bio		bio;
 };
 
 /* How the wait for somebody else's flush has ended. */
@@ -28,15 +48,15 @@ enum jbd2_carried {
 struct jbd2_carrier *jbd2_carrier_attach(journal_t *journal);
 void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 			       unsigned long patience);
-int jbd2_carrier_issue_flush(struct block_device *bdev);
-void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
-			      struct jbd2_flush *flush);
 u64 jbd2_carrier_failed(struct jbd2_carrier *carrier);
-bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before);
-void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
-			     struct jbd2_flush *flush, int err, bool aborts);
-int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
-			   struct jbd2_flush *flush, int err, bool aborts);
+void jbd2_carrier_send_flush(struct jbd2_carrier *carrier,
+			     struct block_device *bdev,
+			     struct jbd2_sent_flush *sent);
+int jbd2_carrier_rely(struct jbd2_carrier *carrier,
+		      const struct jbd2_flush *flush, int err);
+int jbd2_carrier_flush_device(struct jbd2_carrier *carrier,
+			      struct block_device *bdev, bool aborts,
+			      bool relies);
 
 /* For the journal, its commit thread and those who wait for it */
 journal_t *jbd2_carrier_alloc_journal(void);

@@ -45,6 +45,9 @@
  *   his own has ended. Until then he waits for no handle, no commit of this journal,
  *   no j_checkpoint_mutex and no limit of a cgroup. A flush that begins after that is
  *   waited for by none of them.
+ * - A flush ends when the device has ended it, in an interrupt, and not when its task
+ *   runs, which may have no processor time left, or none before others. Only a commit
+ *   record's ends in its task, which is jbd2's own.
  * - What no number tells: flushes of the device that are not the file system's,
  *   through another partition or by fsync of the device itself; the flush that stands
  *   for FUA where the device has none, of a superblock; and those of fast commits and
@@ -54,12 +57,13 @@
  * ----------
  *
  * j_checkpoint_mutex, j_state_lock, then the carrier's lock, which is released
- * before anybody is woken.
+ * before anybody is woken, and taken when a flush ends, in interrupts.
  */
 
 #include <linux/bio.h>
 #include <linux/blk-cgroup.h>
 #include <linux/blkdev.h>
+#include <linux/completion.h>
 
 #include "carrier_internal.h"
 
@@ -72,41 +76,6 @@ static void jbd2_carrier_number(struct jbd2_carrier *carrier,
 }
 
 /**
- * jbd2_carrier_issue_flush - as blkdev_issue_flush(), but charged to the root cgroup
- * @bdev: the device
- *
- * For flushes with a number, which others wait for: no limit of a cgroup may hold
- * one up.
- */
-int jbd2_carrier_issue_flush(struct block_device *bdev)
-{
-	struct bio bio;
-	int err;
-
-	bio_init(&bio, bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
-	bio_associate_blkg_from_css(&bio, blkcg_root_css);
-	err = submit_bio_wait(&bio);
-	bio_uninit(&bio);
-	return err;
-}
-EXPORT_SYMBOL_GPL(jbd2_carrier_issue_flush);
-
-/**
- * jbd2_carrier_begin_flush - the device is about to be flushed
- * @carrier: of the file system on that device
- * @flush: for jbd2_carrier_end_flush() or jbd2_carrier_note_flush()
- */
-void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
-			      struct jbd2_flush *flush)
-{
-	spin_lock(&carrier->lock);
-	flush->failed_before = carrier->failed;
-	jbd2_carrier_number(carrier, flush);
-	spin_unlock(&carrier->lock);
-}
-EXPORT_SYMBOL(jbd2_carrier_begin_flush);
-
-/**
  * jbd2_carrier_failed - how many flushes have failed
  * @carrier: of the file system on the device
  */
@@ -114,9 +83,9 @@ u64 jbd2_carrier_failed(struct jbd2_carrier *carrier)
 {
 	u64 failed;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	failed = carrier->failed;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return failed;
 }
 EXPORT_SYMBOL(jbd2_carrier_failed);
@@ -137,12 +106,11 @@ bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before)
 {
 	bool lost;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	lost = jbd2_carrier_has_lost(carrier, failed_before);
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return lost;
 }
-EXPORT_SYMBOL(jbd2_carrier_lost);
 
 /* All flushes with lower numbers than this have ended. */
 static u64 jbd2_carrier_ended(struct jbd2_carrier *carrier)
@@ -164,17 +132,19 @@ bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
 {
 	bool ended;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	ended = jbd2_carrier_ended(carrier) > number;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return ended;
 }
 
-/* A flush has ended, and whoever waits for that is told. */
+/* A flush has ended, and whoever waits for that is told. Context: any. */
 static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 				  struct jbd2_flush *flush, int err, bool aborts)
 {
-	spin_lock(&carrier->lock);
+	unsigned long flags;
+
+	spin_lock_irqsave(&carrier->lock, flags);
 	list_del_init(&flush->list);
 	if (err) {
 		carrier->failed++;
@@ -189,7 +159,7 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 	}
 	if (carrier->well < jbd2_carrier_ended(carrier))
 		carrier->carried = carrier->well;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irqrestore(&carrier->lock, flags);
 	if (wq_has_sleeper(&carrier->wait))
 		wake_up_all(&carrier->wait);
 }
@@ -203,47 +173,119 @@ static int jbd2_carrier_outwait(struct jbd2_carrier *carrier,
 	return jbd2_carrier_lost(carrier, flush->failed_before) ? -EIO : 0;
 }
 
+static void jbd2_carrier_end_io(struct bio *bio)
+{
+	struct jbd2_sent_flush *sent =
+		container_of(bio, struct jbd2_sent_flush, bio);
+	journal_t *journal = jbd2_journal_of(sent->carrier);
+
+	sent->err = blk_status_to_errno(bio->bi_status);
+	jbd2_carrier_note_end(sent->carrier, &sent->flush, sent->err,
+			      sent->aborts || READ_ONCE(jbd2_burst_of(journal)->on));
+	sent->ended(sent);
+}
+
 /**
- * jbd2_carrier_note_flush - a flush of the device has ended
+ * jbd2_carrier_send_flush - have the device flushed
  * @carrier: of the file system on that device
- * @flush: what jbd2_carrier_begin_flush() was given
- * @err: what came of it
- * @aborts: the caller aborts the journal if it has failed
+ * @bdev: the device
+ * @sent: @ended and @aborts are set
  *
- * Others count on the flush. The caller does not ask whether it can.
+ * As blkdev_issue_flush(), but does not wait, and is charged to the root cgroup.
  */
-void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
-			     struct jbd2_flush *flush, int err, bool aborts)
+void jbd2_carrier_send_flush(struct jbd2_carrier *carrier,
+			     struct block_device *bdev,
+			     struct jbd2_sent_flush *sent)
+{
+	sent->carrier = carrier;
+	bio_init(&sent->bio, bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
+	bio_associate_blkg_from_css(&sent->bio, blkcg_root_css);
+	sent->bio.bi_end_io = jbd2_carrier_end_io;
+	spin_lock_irq(&carrier->lock);
+	sent->flush.failed_before = carrier->failed;
+	jbd2_carrier_number(carrier, &sent->flush);
+	spin_unlock_irq(&carrier->lock);
+	submit_bio(&sent->bio);
+}
+EXPORT_SYMBOL_GPL(jbd2_carrier_send_flush);
+
+/* Lost with it are places of data that the log still has. */
+static void jbd2_carrier_note_failed(struct jbd2_carrier *carrier, int err)
 {
 	journal_t *journal = jbd2_journal_of(carrier);
-	/* Lost with it are places of data that the log still has. */
-	bool on = READ_ONCE(jbd2_burst_of(journal)->on);
 
-	jbd2_carrier_note_end(carrier, flush, err, aborts || on);
-	if (err && on)
+	if (READ_ONCE(jbd2_burst_of(journal)->on))
 		jbd2_journal_abort(journal, err);
 }
-EXPORT_SYMBOL(jbd2_carrier_note_flush);
 
 /**
- * jbd2_carrier_end_flush - the same, and the caller counts on the flush, too
- * @carrier: of the file system on that device
- * @flush: what jbd2_carrier_begin_flush() was given
+ * jbd2_carrier_rely - may one count on a flush?
+ * @carrier: of the file system on the device
+ * @flush: the flush, which has ended; @failed_before is what jbd2_carrier_failed()
+ *	   said when what it covers had been written, or earlier
  * @err: what came of it
- * @aborts: the caller aborts the journal if it has failed
  *
- * Waits for the flushes that have begun by now, of which most have ended.
+ * Waits for the flushes that had begun by its end, of which most have ended.
  *
  * Return: @err, or -EIO if what this one was to make durable may have been lost
  * by one of those.
  */
-int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
-			   struct jbd2_flush *flush, int err, bool aborts)
+int jbd2_carrier_rely(struct jbd2_carrier *carrier,
+		      const struct jbd2_flush *flush, int err)
 {
-	jbd2_carrier_note_flush(carrier, flush, err, aborts);
-	return err ?: jbd2_carrier_outwait(carrier, flush);
+	if (err) {
+		jbd2_carrier_note_failed(carrier, err);
+		return err;
+	}
+	return jbd2_carrier_outwait(carrier, flush);
 }
-EXPORT_SYMBOL(jbd2_carrier_end_flush);
+EXPORT_SYMBOL(jbd2_carrier_rely);
+
+/* So that nobody takes a task that waits for a slow device for one that hangs. */
+#define JBD2_CARRIER_LOOK_UP	(60 * HZ)
+
+/* A flush whose task waits for it. */
+struct jbd2_awaited_flush {
+	struct jbd2_sent_flush	sent;
+	struct completion	done;
+};
+
+static void jbd2_carrier_tell_waiter(struct jbd2_sent_flush *sent)
+{
+	complete(&container_of(sent, struct jbd2_awaited_flush, sent)->done);
+}
+
+/**
+ * jbd2_carrier_flush_device - flush the device, and wait
+ * @carrier: of the file system on that device
+ * @bdev: the device
+ * @aborts: the caller aborts the journal if that fails
+ * @relies: the caller counts on it, so jbd2_carrier_rely() is asked
+ *
+ * Others count on it in any case.
+ *
+ * Return: 0 or an error.
+ */
+int jbd2_carrier_flush_device(struct jbd2_carrier *carrier,
+			      struct block_device *bdev, bool aborts,
+			      bool relies)
+{
+	struct jbd2_awaited_flush flush = {
+		.sent.ended = jbd2_carrier_tell_waiter,
+		.sent.aborts = aborts,
+	};
+
+	init_completion(&flush.done);
+	jbd2_carrier_send_flush(carrier, bdev, &flush.sent);
+	while (!wait_for_completion_io_timeout(&flush.done,
+					       JBD2_CARRIER_LOOK_UP))
+		;
+	if (relies || flush.sent.err)
+		return jbd2_carrier_rely(carrier, &flush.sent.flush,
+					 flush.sent.err);
+	return 0;
+}
+EXPORT_SYMBOL(jbd2_carrier_flush_device);
 
 /**
  * jbd2_carrier_flush - the commit thread's own flush, for want of somebody else's
@@ -253,13 +295,8 @@ EXPORT_SYMBOL(jbd2_carrier_end_flush);
  */
 int jbd2_carrier_flush(journal_t *journal)
 {
-	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
-	struct jbd2_flush flush;
-	int err;
-
-	jbd2_carrier_begin_flush(carrier, &flush);
-	err = jbd2_carrier_issue_flush(journal->j_dev);
-	return jbd2_carrier_end_flush(carrier, &flush, err, true);
+	return jbd2_carrier_flush_device(jbd2_carrier_of(journal),
+					 journal->j_dev, true, true);
 }
 
 /**
@@ -275,7 +312,6 @@ int jbd2_carrier_flush_tail(journal_t *journal)
 {
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 	bool on = jbd2_burst_on(journal);
-	struct jbd2_flush flush;
 	int err;
 
 	if (!(journal->j_flags & JBD2_BARRIER) && !on)
@@ -284,16 +320,11 @@ int jbd2_carrier_flush_tail(journal_t *journal)
 		blkdev_issue_flush(journal->j_fs_dev);
 		return 0;
 	}
-	jbd2_carrier_begin_flush(carrier, &flush);
-	err = jbd2_carrier_issue_flush(journal->j_fs_dev);
-	if (!on) {
-		jbd2_carrier_note_flush(carrier, &flush, err, false);
+	err = jbd2_carrier_flush_device(carrier, journal->j_fs_dev, on, on);
+	if (!err || !on)
 		return 0;
-	}
-	err = jbd2_carrier_end_flush(carrier, &flush, err, true);
-	if (err)
-		jbd2_journal_abort(journal, -EIO);
-	return err ? -EIO : 0;
+	jbd2_journal_abort(journal, -EIO);
+	return -EIO;
 }
 
 /**
@@ -306,9 +337,9 @@ void jbd2_carrier_begin_commit(journal_t *journal)
 
 	if (likely(!READ_ONCE(carrier->counts)))
 		return;
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	carrier->record.failed_before = carrier->failed;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 }
 
 /**
@@ -324,12 +355,12 @@ int jbd2_carrier_begin_record(journal_t *journal)
 
 	if (!(journal->j_flags & JBD2_BARRIER))
 		return 0;
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	if (jbd2_carrier_has_lost(carrier, carrier->record.failed_before))
 		err = -EIO;
 	else
 		jbd2_carrier_number(carrier, &carrier->record);
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return err;
 }
 
@@ -365,10 +396,10 @@ void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed)
 {
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	*begun = carrier->begun;
 	*failed = carrier->failed;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 }
 
 /**
@@ -382,8 +413,8 @@ bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 	bool covers;
 
-	spin_lock(&carrier->lock);
+	spin_lock_irq(&carrier->lock);
 	covers = carrier->carried > begun && carrier->failed == failed;
-	spin_unlock(&carrier->lock);
+	spin_unlock_irq(&carrier->lock);
 	return covers;
 }

@@ -14,7 +14,7 @@ struct jbd2_carrier {
 	bool			counts;		/* flushes; set once, as is: */
 	bool			carries;	/* commits, too */
 
-	spinlock_t		lock;		/* of all below but wait */
+	spinlock_t		lock;		/* of all below but wait; irqs off */
 	tid_t			tid;		/* the last that was to be carried */
 	bool			patient;	/* nobody waits for it */
 	unsigned long		patience;	/* jiffies to wait for a flush */
@@ -52,6 +52,7 @@ static inline journal_t *jbd2_journal_of(struct jbd2_carrier *carrier)
 
 /* carrier_flush.c */
 bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number);
+bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before);
 int jbd2_carrier_begin_record(journal_t *journal);
 int jbd2_carrier_flush(journal_t *journal);
 

@@ -8,6 +8,7 @@ from tests.unit import shim
 
 STUBS = (
     *("linux/fs.h", "linux/jbd2.h", "linux/percpu_counter.h", "linux/types.h", "linux/blkdev.h"),
+    "linux/bio.h",
     *("ext4.h", "ext4_jbd2.h", "trace/define_trace.h"),
 )
 GUARDS = ("_EXT4_MTIME_COMPAT_H", "_EXT4_MTIME_TRACE_H")

@@ -62,6 +62,7 @@ typedef int spinlock_t;
 typedef int wait_queue_head_t;
 
 struct block_device;
+struct bio { int opaque; };
 
 #include "mtime.h"
 
@@ -136,35 +137,17 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 {
 }
 
-void jbd2_carrier_begin_flush(struct jbd2_carrier *carrier,
-			      struct jbd2_flush *flush)
+int jbd2_carrier_flush_device(struct jbd2_carrier *carrier,
+			      struct block_device *bdev, bool aborts,
+			      bool relies)
 {
-}
-
-void jbd2_carrier_note_flush(struct jbd2_carrier *carrier,
-			     struct jbd2_flush *flush, int err, bool aborts)
-{
-}
-
-int jbd2_carrier_end_flush(struct jbd2_carrier *carrier,
-			   struct jbd2_flush *flush, int err, bool aborts)
-{
-	return err ?: counted_err;
-}
-
-int jbd2_carrier_issue_flush(struct block_device *bdev)
-{
-	return blkdev_issue_flush(bdev);
+	return blkdev_issue_flush(bdev) ?: relies ? counted_err : 0;
 }
 
 /* One task at a time: none shares a flush (mtime_group.c). */
 int ext4_mtime_group_flush(struct super_block *sb, bool aborts)
 {
-	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
-	struct jbd2_flush flush;
-
-	jbd2_carrier_begin_flush(carrier, &flush);
-	return jbd2_carrier_end_flush(carrier, &flush, blkdev_issue_flush(sb->s_bdev), aborts);
+	return jbd2_carrier_flush_device(ext4_mtime_carrier(sb), sb->s_bdev, aborts, true);
 }
 
 static journal_t journal;

@@ -10,6 +10,7 @@
  *                               mmap, splice, Linux AIO, io_uring, and as a
  *                               32-bit program calls write(2)
  *   overwrite:BYTES[,OFFSET]    write(2), 4 KiB at a time
+ *   aread:DEVICE                read 4 KiB of DEVICE into a mapping of FILE: Linux AIO, O_DIRECT
  *   append owrite               4 KiB at the end; write(2) with RWF_SYNC
  *   halfwrite:BYTES,OFFSET      write(2) of 4 KiB of which memory has only BYTES
  *   nowait:COUNT                COUNT times O_DIRECT with RWF_NOWAIT; prints
@@ -187,26 +188,41 @@ static void op_swrite(char *arg)
 	close(ends[1]);
 }
 
-static void op_awrite(char *arg)
+/* 4 KiB by Linux AIO, O_DIRECT, to their end. */
+static void aio(int opcode, const char *name, void *memory, const char *what)
 {
 	struct iocb cb = {
-		.aio_lio_opcode = IOCB_CMD_PWRITE,
-		.aio_buf = (uintptr_t)block,
+		.aio_lio_opcode = opcode,
+		.aio_buf = (uintptr_t)memory,
 		.aio_nbytes = BLOCK,
 	};
 	struct iocb *list = &cb;
 	aio_context_t context = 0;
 	struct io_event event;
 
-	cb.aio_fildes = open(path, O_RDWR | O_DIRECT);
+	cb.aio_fildes = open(name, O_RDWR | O_DIRECT);
 	need((int)cb.aio_fildes >= 0, "open O_DIRECT");
 	need(!syscall(SYS_io_setup, 1, &context), "io_setup");
 	need(syscall(SYS_io_submit, context, 1, &list) == 1, "io_submit");
 	need(syscall(SYS_io_getevents, context, 1, 1, &event, NULL) == 1, "io_getevents");
 	errno = -event.res;
-	need(event.res == BLOCK, "AIO write");
+	need(event.res == BLOCK, what);
 	syscall(SYS_io_destroy, context);
 	close(cb.aio_fildes);
+}
+
+static void op_awrite(char *arg)
+{
+	aio(IOCB_CMD_PWRITE, path, block, "AIO write");
+}
+
+static void op_aread(char *arg)
+{
+	char *map = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	need(map != MAP_FAILED, "mmap");
+	aio(IOCB_CMD_PREAD, arg, map, "AIO read");
+	munmap(map, BLOCK);
 }
 
 /* One operation by io_uring, to its end. */
@@ -609,7 +625,7 @@ static const struct {
 	const char *name;
 	void (*function)(char *arg);
 } ops[] = {
-	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(halfwrite), OP(dwrite), OP(mwrite), OP(swrite),
+	OP(open), OP(create), OP(opendirect), OP(write), OP(overwrite), OP(halfwrite), OP(dwrite), OP(mwrite), OP(aread), OP(swrite),
 	OP(awrite), OP(uwrite), OP(write32), OP(append), OP(owrite), OP(nowait), OP(read), OP(fsync), OP(fdatasync), OP(msync),
 	OP(ufsync), OP(fsync32), OP(file), OP(writeback), OP(writebackfirst), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
 	OP(later),

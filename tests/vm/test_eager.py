@@ -95,6 +95,7 @@ def test_superblock_defaults(fs: GuestFs) -> None:
         ("", "data=journal", "data=journal"),
         ("", "data=writeback", "data=writeback"),
         ("", "nobarrier", "nobarrier"),
+        ("", "nodelalloc", "nodelalloc"),
         ("-O fast_commit", "", "fast_commit"),
         ("", "data=writeback,journal_async_commit", "data=writeback"),
     ],

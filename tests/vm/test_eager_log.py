@@ -3,10 +3,16 @@
 import errno
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.build import ModuleSet, build_modules
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, barriers, journal, run, stats
 from tests.vm.guestfs import CRASH, CRASH_IMAGE, FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 from tests.vm.test_eager import in_force
@@ -248,6 +254,55 @@ def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
     assert shown["old"] == 0
     fs.umount()
     assert "Aborting journal" in fs.vm.kernel_log()
+
+
+@pytest.fixture
+def in_three(vm: Vm, tree: KernelTree, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
+    """Modules whose truncates take three transactions, and fail in the last one."""
+    modules = build_modules(tree, fault=repo_root() / "tests" / "faults" / "truncate-in-three.patch")
+    with other_fs(vm, fsops, modules, flashdev, load_profile("uniform-100us"), 64) as fs:
+        yield fs
+
+
+def test_a_truncate_that_fails_behind_a_settling_shows_nothing_old(in_three: GuestFs) -> None:
+    """It has nothing to write of a page that has been dropped, and forgets the copy."""
+    in_three.mkfs()
+    in_three.mount(f"{OPTIONS},errors=continue")
+    script = """
+    tr '\\0' X </dev/zero | dd of=$m/old bs=1M status=none 2>/dev/null; sync; rm $m/old; sync
+    o $f create truncate:1048576 overwrite:4096,81920 fsync file:$m/g create write fsync; s
+    echo 400 >/sys/module/ext4/parameters/planted_wait_ms
+    truncate -s 4096 $f 2>/dev/null & truncate=$!
+    sleep 0.2; o $m/g open dwrite; s
+    wait $truncate; echo stats truncated $?
+    echo 0 >/sys/module/ext4/parameters/planted_wait_ms
+    sync; truncate -s 1M $f 2>/dev/null; echo 3 >/proc/sys/vm/drop_caches
+    echo stats old $(dd if=$f bs=4k skip=20 count=1 status=none | tr -cd X | wc -c)
+    """
+    synced, settled, truncated, shown = run(in_three, script)
+    assert settled["settlings"] == synced["settlings"] + 1
+    assert truncated["truncated"] != 0
+    assert shown["old"] == 0
+    in_three.umount()
+    assert "Aborting journal" in in_three.vm.kernel_log()
+
+
+def test_a_shutdown_flushes_the_log_beside_a_settling(slow_flushes: GuestFs) -> None:
+    """Which cannot write in place any more, while the last commit is under way."""
+    slow_flushes.mkfs()
+    slow_flushes.mount(OPTIONS)
+    run(
+        slow_flushes,
+        "written() { read -ra stat </sys/class/block/flash0/stat; writes=${stat[4]}; }\n"
+        "o $f create overwrite:400000 fsync file:$m/g create overwrite:400000 fsync; s\n"
+        "written; before=$writes; while written; [ $writes = $before ]; do sleep 0.01; done\n"
+        "o $m/late create append writeback shutdown:1",
+    )
+    slow_flushes.umount()
+    slow_flushes.mount(OPTIONS)
+    assert slow_flushes.vm.run(f"ls {MNT}").stdout.split() == ["f", "g", "late", "lost+found"]
+    slow_flushes.umount()
+    slow_flushes.vm.kernel_log()
 
 
 def test_carried_commit_that_exposes_nothing(fs: GuestFs) -> None:

@@ -1,5 +1,7 @@
 """eager_sync: what has been promised is there after a crash, whatever else is done to the file."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from fastsync_lab.host.kernels import KernelTree
@@ -238,6 +240,33 @@ def test_stores(fs: GuestFs, call: str) -> None:
             f"o $m/h create truncate:8192 mwrite {call}; cut_keeps h\n"
             f"o $m/h open overwrite:4096,4096 fsync mwrite write {call}; cut_keeps g h",
         )
+
+
+@pytest.fixture
+def slow_reads(vm: Vm) -> Iterator[str]:
+    """A device that has what is read half a second later."""
+    vm.run(
+        "modprobe brd rd_nr=1 rd_size=1024 && modprobe dm_delay && "
+        "dd if=/dev/urandom of=/dev/ram0 bs=64k count=1 status=none && "
+        "dmsetup create slow --table '0 2048 delay /dev/ram0 0 500' && dmsetup mknodes"
+    )
+    yield "/dev/mapper/slow"
+    vm.run("dmsetup remove slow; rmmod dm_delay brd")
+
+
+@pytest.mark.parametrize("call", ["msync", "fsync", "fdatasync"])
+def test_a_page_that_a_device_writes_while_another_syncs(
+    fs: GuestFs, slow_reads: str, call: str
+) -> None:
+    """The kernel tells of what was read into a mapping only if the page is clean by then."""
+    with fs.mounted(OPTIONS):
+        before, after = run(
+            fs,
+            f"o $m/g create write append fsync; s\n"
+            f"o $m/g open later:250,fsync aread:{slow_reads} {call}; s; cut_keeps g\n"
+            f"cmp -n 4096 $m/g {slow_reads} || exit 5",
+        )
+    assert after["in_place_failed"] > before["in_place_failed"]
 
 
 def test_files_that_replace_each_other(fs: GuestFs) -> None:

@@ -1,8 +1,11 @@
 """mtime_update: fsyncs that come together share a flush, one that comes alone waits for nobody."""
 
+from itertools import pairwise
+
 import pytest
 
-from tests.vm.guestfs import MNT, MODES, GuestFs, trace_requests
+from tests.vm.guestfs import MNT, MODES, GuestFs, parse_events, trace_requests
+from tests.vm.scheduled import between_ms
 
 WRITERS, ROUNDS = 6, 20
 
@@ -61,3 +64,30 @@ def test_a_long_writer_is_waited_for_once(slow_flushes: GuestFs) -> None:
         )
         assert slow_flushes.counter("flushes_shared") <= 2
     assert text.count(" FF ") >= ROUNDS
+
+
+# Two turns' flushes, and how late the second of them may begin.
+MOST_MS = 120
+# Of a second, two tasks have this between them, and one of them takes what it gets.
+POOR = "/sys/fs/cgroup/poor"
+POOR_CPU_US = "20000 1000000"
+
+
+@pytest.mark.parametrize("policy", [MODES["defer"], "eager_sync"])
+def test_nobody_waits_for_who_has_no_processor_time_left(
+    slow_flushes: GuestFs, policy: str
+) -> None:
+    program, mine = slow_flushes.fsops_path, f"{MNT}/w1"
+    with slow_flushes.mounted(policy):
+        make_files(slow_flushes)
+        done = slow_flushes.vm.run(
+            f"cd /sys/fs/cgroup && echo +cpu >cgroup.subtree_control && mkdir {POOR} && "
+            f"echo {POOR_CPU_US} >{POOR}/cpu.max || exit\n"
+            f"poor() {{ ( echo $BASHPID >{POOR}/cgroup.procs; \"$@\" ) & }}\n"
+            f"poor bash -c 'while :; do :; done'\n"
+            f"poor {program} {MNT}/w2 open {'write fsync ' * 20 * ROUNDS}\n"
+            f"{program} {mine} open {'clock write fsync ' * 20 * ROUNDS} clock || exit\n"
+            f"kill $(cat {POOR}/cgroup.procs); wait; rmdir {POOR}"
+        )
+    took_ms = [between_ms(*pair) for pair in pairwise(parse_events(done.stdout))]
+    assert max(took_ms) < MOST_MS, sorted(took_ms)[-5:]
