@@ -14,7 +14,7 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.vm import Vm
-from tests.vm import test_eager_ahead, test_eager_log
+from tests.vm import test_eager_ahead, test_eager_log, test_eager_rules
 from tests.vm.conftest import prepare
 from tests.vm.guestfs import MNT, GuestFs
 from tests.vm.planted import FAULTS, outcome_with, problems
@@ -34,11 +34,16 @@ def preallocated_before(fs: GuestFs) -> None:
     test_eager_ahead.test_what_is_left_is_what_it_is_without(fs, "preallocated before")
 
 
+def pinned(fs: GuestFs) -> None:
+    test_eager_rules.test_a_page_that_a_device_writes_while_another_syncs(fs, "fsync")
+
+
 # Which test a fault makes fail.
 FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
     "burst-revokes": many_revokes,
     "burst-no-jump": test_eager_log.test_stale_log_of_an_older_file_system,
     "burst-flush-error-ignored": failed_flush,
+    "eager-pinned-logged": pinned,
     "eager-ahead-frees-others": preallocated_before,
     "eager-zeroed-left-unwritten": (test_eager_ahead.test_what_a_neighbour_has_zeroed_is_settled),
     "eager-ahead-pages-kept": test_eager_ahead.test_a_write_that_failed_halfway,

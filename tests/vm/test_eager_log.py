@@ -19,6 +19,8 @@ from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
+TRUNCATES = repo_root() / "tests" / "faults" / "truncate-in-three.patch"
+
 
 @pytest.mark.parametrize("mkfs", ["", "-O ^metadata_csum", "-O ^64bit", "-O ^metadata_csum,^64bit"])
 def test_clean_unmount_leaves_what_was_there(fs: GuestFs, mkfs: str) -> None:
@@ -259,7 +261,7 @@ def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
 @pytest.fixture
 def in_three(vm: Vm, tree: KernelTree, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
     """Modules whose truncates take three transactions, and fail in the last one."""
-    modules = build_modules(tree, fault=repo_root() / "tests" / "faults" / "truncate-in-three.patch")
+    modules = build_modules(tree, fault=TRUNCATES)
     with other_fs(vm, fsops, modules, flashdev, load_profile("uniform-100us"), 64) as fs:
         yield fs
 

@@ -1,6 +1,7 @@
 """eager_sync: what has been promised is there after a crash, whatever else is done to the file."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -242,7 +243,7 @@ def test_stores(fs: GuestFs, call: str) -> None:
         )
 
 
-@pytest.fixture
+@contextmanager
 def slow_reads(vm: Vm) -> Iterator[str]:
     """A device that has what is read half a second later."""
     vm.run(
@@ -250,21 +251,21 @@ def slow_reads(vm: Vm) -> Iterator[str]:
         "dd if=/dev/urandom of=/dev/ram0 bs=64k count=1 status=none && "
         "dmsetup create slow --table '0 2048 delay /dev/ram0 0 500' && dmsetup mknodes"
     )
-    yield "/dev/mapper/slow"
-    vm.run("dmsetup remove slow; rmmod dm_delay brd")
+    try:
+        yield "/dev/mapper/slow"
+    finally:
+        vm.run("dmsetup remove slow; rmmod dm_delay brd")
 
 
 @pytest.mark.parametrize("call", ["msync", "fsync", "fdatasync"])
-def test_a_page_that_a_device_writes_while_another_syncs(
-    fs: GuestFs, slow_reads: str, call: str
-) -> None:
+def test_a_page_that_a_device_writes_while_another_syncs(fs: GuestFs, call: str) -> None:
     """The kernel tells of what was read into a mapping only if the page is clean by then."""
-    with fs.mounted(OPTIONS):
+    with slow_reads(fs.vm) as device, fs.mounted(OPTIONS):
         before, after = run(
             fs,
-            f"o $m/g create write append fsync; s\n"
-            f"o $m/g open later:250,fsync aread:{slow_reads} {call}; s; cut_keeps g\n"
-            f"cmp -n 4096 $m/g {slow_reads} || exit 5",
+            "o $m/g create write append fsync; s\n"
+            f"o $m/g open later:250,fsync aread:{device} {call}; s; cut_keeps g\n"
+            f"cmp -n 4096 $m/g {device} || exit 5",
         )
     assert after["in_place_failed"] > before["in_place_failed"]
 

@@ -83,7 +83,7 @@ def test_nobody_waits_for_who_has_no_processor_time_left(
         done = slow_flushes.vm.run(
             f"cd /sys/fs/cgroup && echo +cpu >cgroup.subtree_control && mkdir {POOR} && "
             f"echo {POOR_CPU_US} >{POOR}/cpu.max || exit\n"
-            f"poor() {{ ( echo $BASHPID >{POOR}/cgroup.procs; \"$@\" ) & }}\n"
+            f'poor() {{ ( echo $BASHPID >{POOR}/cgroup.procs; "$@" ) & }}\n'
             f"poor bash -c 'while :; do :; done'\n"
             f"poor {program} {MNT}/w2 open {'write fsync ' * 20 * ROUNDS}\n"
             f"{program} {mine} open {'clock write fsync ' * 20 * ROUNDS} clock || exit\n"
