@@ -173,3 +173,37 @@ def test_switching_on_and_off_at_work(fs: GuestFs) -> None:
             fs.remount(options)
             (stamp,) = fs.ops("open", "align:1000", "sleep:40", "write", "fsync", "stat")
             assert (stamp["mtime_ns"] % 10**9 != 0) == exact
+
+
+TRACING = "/sys/kernel/tracing"
+
+
+@pytest.mark.parametrize(
+    ("default", "options", "remounts", "counted"),
+    [
+        ("", "", "", False),
+        ("", "mtime_update", "", True),
+        ("", "mtime_update", "un_mtime_update", True),
+        ("mtime_update", "un_mtime_update", "", False),
+        ("", "", "mtime_update,journal_async_commit", False),
+    ],
+    ids=["off", "on", "was on", "a default taken back", "a remount that fails"],
+)
+def test_flushes_are_counted_only_if_it_was_ever_in_force(
+    fs: GuestFs, default: str, options: str, remounts: str, *, counted: bool
+) -> None:
+    fs.mkfs()
+    fs.vm.run(f"tune2fs -E mount_opts={default} {fs.device}")
+    fs.mount(options)
+    if remounts:
+        failed = fs.mount_errno(remounts, remount=True)
+        assert failed == (errno.EINVAL if "async" in remounts else 0)
+    fs.prepare()
+    fs.vm.run(
+        f"cd {TRACING}; echo >trace; echo jbd2_carrier_send_flush >set_ftrace_filter && "
+        "echo function >current_tracer"
+    )
+    fs.ops("open", "write", "fdatasync")
+    done = fs.vm.run(f"cd {TRACING}; cat trace; echo nop >current_tracer; echo >set_ftrace_filter")
+    assert ("jbd2_carrier_send_flush" in done.stdout) == counted
+    fs.vm.kernel_log()
