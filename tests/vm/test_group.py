@@ -67,7 +67,7 @@ def test_a_long_writer_is_waited_for_once(slow_flushes: GuestFs) -> None:
 
 
 # Two turns' flushes, and how late the second of them may begin.
-MOST_MS = 120
+MOST_MS = 80
 # Of a second, two tasks have this between them, and one of them takes what it gets.
 POOR = "/sys/fs/cgroup/poor"
 POOR_CPU_US = "20000 1000000"
