@@ -14,7 +14,15 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, barriers, journal, run, stats
-from tests.vm.guestfs import CRASH, CRASH_IMAGE, FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import (
+    CRASH,
+    CRASH_IMAGE,
+    FAIL_ONE,
+    FILE,
+    MNT,
+    NO_PERIODIC_COMMIT,
+    GuestFs,
+)
 from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
@@ -287,24 +295,6 @@ def test_a_truncate_that_fails_behind_a_settling_shows_nothing_old(in_three: Gue
     assert shown["old"] == 0
     in_three.umount()
     assert "Aborting journal" in in_three.vm.kernel_log()
-
-
-def test_a_shutdown_flushes_the_log_beside_a_settling(slow_flushes: GuestFs) -> None:
-    """Which cannot write in place any more, while the last commit is under way."""
-    slow_flushes.mkfs()
-    slow_flushes.mount(OPTIONS)
-    run(
-        slow_flushes,
-        "written() { read -ra stat </sys/class/block/flash0/stat; writes=${stat[4]}; }\n"
-        "o $f create overwrite:400000 fsync file:$m/g create overwrite:400000 fsync; s\n"
-        "written; before=$writes; while written; [ $writes = $before ]; do sleep 0.01; done\n"
-        "o $m/late create append writeback shutdown:1",
-    )
-    slow_flushes.umount()
-    slow_flushes.mount(OPTIONS)
-    assert slow_flushes.vm.run(f"ls {MNT}").stdout.split() == ["f", "g", "late", "lost+found"]
-    slow_flushes.umount()
-    slow_flushes.vm.kernel_log()
 
 
 def test_carried_commit_that_exposes_nothing(fs: GuestFs) -> None:
