@@ -31,7 +31,7 @@
  *   which waits for write-back as well; or because the file shrinks or goes. Then
  *   what says so, an orphan record, was logged before, and is committed before the
  *   tail moves. A truncate that fails drops the record with some blocks not freed: it
- *   aborts the journal (ext4_eager_dropped()).
+ *   aborts the journal (ext4_eager_truncate_failed()).
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
@@ -157,16 +157,11 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 	spin_unlock_irq(&eager->lock);
 }
 
-/*
- * The journal is of no use any more. Or it is being shut down, so that nothing is written
- * in place; the log may have to be flushed before, and is.
- */
+/* The journal is of no use any more. */
 static void ext4_eager_give_up(struct super_block *sb, int err)
 {
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
-	if (ext4_forced_shutdown(sb))
-		ext4_force_commit(sb);
 	if (!is_journal_aborted(journal))
 		jbd2_journal_abort(journal, err);
 }

@@ -34,9 +34,10 @@
  *   jbd2_carrier_rely() when he has been served.
  * - There is a leader, or a flush under way, as long as somebody waits: who finds
  *   neither leads, and when a flush ends the first who waits does.
- * - Nobody waits for a task that does not run, for want of processor time or because
- *   others go first. A turn ends in the interrupt that ends its flush. Whoever waits
- *   looks up when a leader should have begun his, and if he has not, does it himself.
+ * - Nobody waits long for a task that does not run, for want of processor time or
+ *   because others go first. A turn ends in the interrupt that ends its flush. Whoever
+ *   waits looks up when a leader should have begun his, and if he has not, does it
+ *   himself. What is left is the moment in which a task sends the flush.
  * - Nobody is waited for twice. A turn ends when its leader has waited in vain: then
  *   those that are writing are of an older turn, and are not counted.
  * - A leader waits for half the time of a flush at most: on a device that does one thing
@@ -65,6 +66,9 @@
 #include "../jbd2/patience.h"
 #include "ext4.h"
 #include "mtime_internal.h"
+
+/* So that nobody takes a task that waits for a slow device for one that hangs. */
+#define EXT4_MTIME_LOOK_UP	(60 * HZ)
 
 /* An fsync that waits for a flush; on its task's stack. By the group's lock. */
 struct ext4_mtime_member {
@@ -142,8 +146,9 @@ int ext4_mtime_write_and_wait(struct file *file, loff_t start, loff_t end)
 	return err;
 }
 
-/* The leader waits for those who are writing, or gives them up. */
-static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
+/* The leader waits for those who are writing, or gives them up, or is relieved. */
+static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group,
+					struct ext4_mtime_member *self)
 {
 	ktime_t until;
 
@@ -151,10 +156,12 @@ static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group)
 		return;
 	until = ktime_add_ns(ktime_get(),
 			     jbd2_patience_ns(READ_ONCE(group->flush_ns)));
-	if (jbd2_wait_event_until(group->wait, !READ_ONCE(group->writing), until))
+	if (jbd2_wait_event_until(group->wait, !READ_ONCE(group->writing) ||
+				  READ_ONCE(self->sent), until))
 		return;
 	spin_lock_irq(&group->lock);
-	if (group->writing) {
+	/* The next leader may be waiting for these by now. */
+	if (group->leader == self) {
 		group->writing = 0;
 		group->turn++;
 	}
@@ -214,13 +221,16 @@ static bool ext4_mtime_begin_turn(struct ext4_mtime_group *group,
 	if (begins) {
 		list_splice_init(&group->members, &turn->members);
 		list_for_each_entry(member, &turn->members, list) {
-			member->sent = true;
+			WRITE_ONCE(member->sent, true);
 			turn->sent.aborts |= member->aborts;
 		}
 		group->leader = NULL;
 		group->flushing = true;
 	}
 	spin_unlock_irq(&group->lock);
+	/* Another may have been about to. */
+	if (begins && wq_has_sleeper(&group->wait))
+		wake_up_all(&group->wait);
 	return begins;
 }
 
@@ -267,6 +277,8 @@ static bool ext4_mtime_is_served(struct ext4_mtime_group *group,
 	bool served;
 
 	left = wait_for_completion_io_timeout(&self->woken,
+					      READ_ONCE(self->sent) ?
+					      EXT4_MTIME_LOOK_UP :
 					      ext4_mtime_lead_time(group));
 	spin_lock_irq(&group->lock);
 	served = self->served;
@@ -300,7 +312,7 @@ int ext4_mtime_group_flush(struct super_block *sb, bool aborts)
 	leads = ext4_mtime_join(group, &self);
 	do {
 		if (leads)
-			ext4_mtime_wait_for_writers(group);
+			ext4_mtime_wait_for_writers(group, &self);
 		if (ext4_mtime_begin_turn(group, &self, &turn)) {
 			ext4_mtime_send_flush(sb, &turn);
 			shares = false;

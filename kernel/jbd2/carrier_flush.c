@@ -47,7 +47,9 @@
  *   waited for by none of them.
  * - A flush ends when the device has ended it, in an interrupt, and not when its task
  *   runs, which may have no processor time left, or none before others. Only a commit
- *   record's ends in its task, which is jbd2's own.
+ *   record's ends in its task, which is jbd2's own. It begins in its task, though, which
+ *   is waited for from the moment that it has a number: that is short, but where the
+ *   queue has no room for a request.
  * - What no number tells: flushes of the device that are not the file system's,
  *   through another partition or by fsync of the device itself; the flush that stands
  *   for FUA where the device has none, of a superblock; and those of fast commits and
@@ -198,7 +200,9 @@ void jbd2_carrier_send_flush(struct jbd2_carrier *carrier,
 			     struct jbd2_sent_flush *sent)
 {
 	sent->carrier = carrier;
-	bio_init(&sent->bio, bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
+	/* Somebody waits: as with a commit's record, write-back throttling is not for it. */
+	bio_init(&sent->bio, bdev, NULL, 0,
+		 REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC | REQ_IDLE);
 	bio_associate_blkg_from_css(&sent->bio, blkcg_root_css);
 	sent->bio.bi_end_io = jbd2_carrier_end_io;
 	spin_lock_irq(&carrier->lock);

@@ -1,5 +1,6 @@
 """mtime_update: fsyncs that come together share a flush, one that comes alone waits for nobody."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -41,6 +42,18 @@ def test_alone_each_has_its_own(slow_flushes: GuestFs) -> None:
         sent = flushes(slow_flushes, 1)
         assert slow_flushes.counter("flushes_shared") == 0
     assert ROUNDS <= sent <= ROUNDS + 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_write_back_throttling_takes_a_flush_for_synchronous(fs: GuestFs, mode: str) -> None:
+    event = "/sys/kernel/tracing/events/block/block_bio_queue/enable"
+    with fs.mounted(MODES[mode]):
+        fs.prepare()
+        fs.vm.run(f"echo >/sys/kernel/tracing/trace; echo 1 >{event}")
+        fs.ops("open", "write", "fsync", "write", "fsync")
+        trace = fs.vm.run(f"echo 0 >{event}; cat /sys/kernel/tracing/trace").stdout
+    flushes = [line for line in trace.splitlines() if re.search(r" FW\S* 0 \+ 0 ", line)]
+    assert flushes and all(" FWS 0 + 0 " in line for line in flushes), trace
 
 
 def test_not_without_the_option(slow_flushes: GuestFs) -> None:
