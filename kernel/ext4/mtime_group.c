@@ -67,9 +67,6 @@
 #include "ext4.h"
 #include "mtime_internal.h"
 
-/* So that nobody takes a task that waits for a slow device for one that hangs. */
-#define EXT4_MTIME_LOOK_UP	(60 * HZ)
-
 /* An fsync that waits for a flush; on its task's stack. By the group's lock. */
 struct ext4_mtime_member {
 	struct list_head	list;
@@ -278,7 +275,7 @@ static bool ext4_mtime_is_served(struct ext4_mtime_group *group,
 
 	left = wait_for_completion_io_timeout(&self->woken,
 					      READ_ONCE(self->sent) ?
-					      EXT4_MTIME_LOOK_UP :
+					      JBD2_FLUSH_LOOK_UP :
 					      ext4_mtime_lead_time(group));
 	spin_lock_irq(&group->lock);
 	served = self->served;

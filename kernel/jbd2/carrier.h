@@ -36,6 +36,9 @@ struct jbd2_sent_flush {
 	struct bio		bio;
 };
 
+/* So that nobody takes a task that waits for a slow device for one that hangs. */
+#define JBD2_FLUSH_LOOK_UP	(60 * HZ)
+
 /* How the wait for somebody else's flush has ended. */
 enum jbd2_carried {
 	JBD2_CARRIED_FLUSHED,	/* by one */

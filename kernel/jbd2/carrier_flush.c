@@ -183,7 +183,7 @@ static void jbd2_carrier_end_io(struct bio *bio)
 
 	sent->err = blk_status_to_errno(bio->bi_status);
 	jbd2_carrier_note_end(sent->carrier, &sent->flush, sent->err,
-			      sent->aborts || READ_ONCE(jbd2_burst_of(journal)->on));
+			      sent->aborts || jbd2_burst_on(journal));
 	sent->ended(sent);
 }
 
@@ -218,7 +218,7 @@ static void jbd2_carrier_note_failed(struct jbd2_carrier *carrier, int err)
 {
 	journal_t *journal = jbd2_journal_of(carrier);
 
-	if (READ_ONCE(jbd2_burst_of(journal)->on))
+	if (jbd2_burst_on(journal))
 		jbd2_journal_abort(journal, err);
 }
 
@@ -244,9 +244,6 @@ int jbd2_carrier_rely(struct jbd2_carrier *carrier,
 	return jbd2_carrier_outwait(carrier, flush);
 }
 EXPORT_SYMBOL(jbd2_carrier_rely);
-
-/* So that nobody takes a task that waits for a slow device for one that hangs. */
-#define JBD2_CARRIER_LOOK_UP	(60 * HZ)
 
 /* A flush whose task waits for it. */
 struct jbd2_awaited_flush {
@@ -282,7 +279,7 @@ int jbd2_carrier_flush_device(struct jbd2_carrier *carrier,
 	init_completion(&flush.done);
 	jbd2_carrier_send_flush(carrier, bdev, &flush.sent);
 	while (!wait_for_completion_io_timeout(&flush.done,
-					       JBD2_CARRIER_LOOK_UP))
+					       JBD2_FLUSH_LOOK_UP))
 		;
 	if (relies || flush.sent.err)
 		return jbd2_carrier_rely(carrier, &flush.sent.flush,

@@ -34,8 +34,12 @@ TRACING = "/sys/kernel/tracing"
 Event = dict[str, int]
 
 
-def trace_requests(vm: Vm, commands: str, *, before: str = "") -> str:
+def trace_requests(
+    vm: Vm, commands: str, *, before: str = "", event: str = "block_rq_issue"
+) -> str:
     """What tracefs prints of the requests that the commands send; tracing is on again behind it.
+
+    Or of another event of the block layer.
 
     `before` are commands whose requests do not count. All in one script: while a guest waits for
     its host, virtual time runs on by hours, and what timers do about `before` has been done.
@@ -43,10 +47,10 @@ def trace_requests(vm: Vm, commands: str, *, before: str = "") -> str:
     return vm.run(
         f"{before}\ncd {TRACING} || exit\n"
         "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
-        "echo 1 >events/block/block_rq_issue/enable; echo 1 >tracing_on\n"
+        f"echo 1 >events/block/{event}/enable; echo 1 >tracing_on\n"
         f"{commands}\n"
         "echo 0 >tracing_on; cat trace\n"
-        "echo 0 >events/block/block_rq_issue/enable; echo 1 >tracing_on"
+        f"echo 0 >events/block/{event}/enable; echo 1 >tracing_on"
     ).stdout
 
 
@@ -207,6 +211,11 @@ CRASH = f"crash:{CRASH_IMAGE}"
 def parse_events(text: str) -> list[Event]:
     """What fsops printed: an op's name and its values, a line each."""
     return [json.loads(line.split(" ", 1)[1]) for line in text.splitlines()]
+
+
+def between_ms(before: Event, after: Event) -> float:
+    """The time between two clock ops, in ms."""
+    return (after["time_ns"] - before["time_ns"]) / 1e6
 
 
 def written_kib(events: list[Event]) -> int:

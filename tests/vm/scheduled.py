@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.studies.qasio import WAITS, parse_waits
-from tests.vm.guestfs import FILE, Event, GuestFs
+from tests.vm.guestfs import FILE, GuestFs, between_ms
 
 DEVICE = "/dev/flash0"
 QUEUE = "/sys/block/flash0/queue"
@@ -33,11 +33,6 @@ BACKLOG_MS = 800
 BOOSTED_MS = 4 * REQUEST_MS
 
 Counters = dict[str, dict[str, int]]
-
-
-def between_ms(before: Event, after: Event) -> float:
-    """The time between two clock ops, in ms."""
-    return (after["time_ns"] - before["time_ns"]) / 1e6
 
 
 @dataclass(frozen=True)

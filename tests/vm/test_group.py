@@ -5,8 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from tests.vm.guestfs import MNT, MODES, GuestFs, parse_events, trace_requests
-from tests.vm.scheduled import between_ms
+from tests.vm.guestfs import (
+    FILE,
+    MNT,
+    MODES,
+    GuestFs,
+    between_ms,
+    parse_events,
+    trace_requests,
+)
 
 WRITERS, ROUNDS = 6, 20
 
@@ -46,12 +53,10 @@ def test_alone_each_has_its_own(slow_flushes: GuestFs) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_write_back_throttling_takes_a_flush_for_synchronous(fs: GuestFs, mode: str) -> None:
-    event = "/sys/kernel/tracing/events/block/block_bio_queue/enable"
     with fs.mounted(MODES[mode]):
         fs.prepare()
-        fs.vm.run(f"echo >/sys/kernel/tracing/trace; echo 1 >{event}")
-        fs.ops("open", "write", "fsync", "write", "fsync")
-        trace = fs.vm.run(f"echo 0 >{event}; cat /sys/kernel/tracing/trace").stdout
+        synced = f"{fs.fsops_path} {FILE} open write fsync write fsync"
+        trace = trace_requests(fs.vm, synced, event="block_bio_queue")
     flushes = [line for line in trace.splitlines() if re.search(r" FW\S* 0 \+ 0 ", line)]
     assert flushes and all(" FWS 0 + 0 " in line for line in flushes), trace
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from tests.vm.guestfs import GuestFs
+from tests.vm.guestfs import TRACING, GuestFs
 
 DEFAULT = ["mtime_update=100", "mtime_mode=truncate"]
 
@@ -173,9 +173,6 @@ def test_switching_on_and_off_at_work(fs: GuestFs) -> None:
             fs.remount(options)
             (stamp,) = fs.ops("open", "align:1000", "sleep:40", "write", "fsync", "stat")
             assert (stamp["mtime_ns"] % 10**9 != 0) == exact
-
-
-TRACING = "/sys/kernel/tracing"
 
 
 @pytest.mark.parametrize(

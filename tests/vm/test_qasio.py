@@ -12,7 +12,7 @@ import pytest
 
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME
-from tests.vm.guestfs import FILE, MNT, GuestFs, parse_events
+from tests.vm.guestfs import FILE, MNT, GuestFs, between_ms, parse_events
 from tests.vm.scheduled import (
     BACKLOG,
     BACKLOG_MS,
@@ -24,7 +24,6 @@ from tests.vm.scheduled import (
     SLOW_DEVICE,
     STATE,
     Scheduled,
-    between_ms,
     settled,
 )
 
