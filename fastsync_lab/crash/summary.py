@@ -210,14 +210,13 @@ def sentence(result: Mapping[str, Any]) -> str:
     ours = [one for one in outcomes if not one.case.stock_says]
     states = sum(one.states + one.second_states for one in ours)
     inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
-    as_on_stock = f", and {inherited} that stock has in the same place" if inherited else ""
+    as_on_stock = f" {inherited} fail just as they do on stock." if inherited else ""
     return (
-        f"Linux {result['kernel_release']}: {len(ours)} cases (a workload in a mode on a kind of "
-        "file system), "
-        f"{sum(one.operations for one in ours):,} operations, power cut at "
-        f"{sum(one.cuts for one in ours):,} places, {states:,} states recovered and judged: "
-        f"{sum(len(one.own_failures) for one in ours):,} failures{as_on_stock}."
-        f"{_not_counted(outcomes)}"
+        f"Linux {result['kernel_release']}: {states:,} crash states recovered and checked, after "
+        f"{sum(one.cuts for one in ours):,} power cuts in "
+        f"{sum(one.operations for one in ours):,} operations ({len(ours)} cases: a workload in a "
+        f"mode on a kind of file system). {sum(len(one.own_failures) for one in ours):,} break a "
+        f"promise that stock keeps.{as_on_stock}{_not_counted(outcomes)}"
     )
 
 
@@ -229,10 +228,10 @@ def _not_counted(outcomes: Sequence[Outcome]) -> str:
     pairs = dict.fromkeys(f"{one.case.mode} with {one.case.journal}" for one in mine)
     own = sum(len(one.own_failures) for one in mine)
     return (
-        f" Not counted are the {len(mine)} cases of mode {', '.join(pairs)}, where ext4 is left as "
-        f"it is: of their {sum(one.states + one.second_states for one in mine):,} states "
-        f"{sum(len(one.failures) for one in mine):,} fail, {own:,} of them where stock's own "
-        "recordings do not."
+        f" Left out are {len(mine)} cases of {', '.join(pairs)}, where stock's own code decides: "
+        f"{sum(len(one.failures) for one in mine):,} of their "
+        f"{sum(one.states + one.second_states for one in mine):,} states fail, {own:,} of them not "
+        "on stock."
     )
 
 

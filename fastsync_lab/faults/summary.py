@@ -10,6 +10,7 @@ from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.faults.compare import (
     RULES,
     SAME_CALL,
+    SETTLING,
     Case,
     Effect,
     Fault,
@@ -170,9 +171,17 @@ def sentence(result: Mapping[str, Any]) -> str:
     """The README's line on a kernel."""
     results = load_results(result)
     faults = sum(len(one.faults) for one in results if one.case.mode != CONTROL)
+    own = sum(verdict.rule == SETTLING for verdict in compare(results)[0])
     others = len(result["differences"])
-    came = f"{others:,} did not behave" if others else "all behaved"
-    return f"Linux {result['kernel_release']}: {faults:,} requests were failed; {came} as on stock."
+    as_on_stock = faults - own - others
+    settling = f" {own:,} are settling's, which stock has none of: each aborts the journal." * bool(
+        own
+    )
+    return (
+        f"Linux {result['kernel_release']}: {faults:,} requests were failed. "
+        f"{as_on_stock:,} have the consequences that they have on stock."
+        f"{settling * bool(own)} {others:,} differ."
+    )
 
 
 def write_faults() -> None:

@@ -86,9 +86,9 @@ def worst(lines: Sequence[Line]) -> list[Part]:
         for name in ("stock", *MODES)
     }
     return [
-        f"Linux {lines[0].place.machine}, beside a process that `stat()`s and writes another file "
-        "all the time: the fsync rate of a file as a share of what it is beside one that only "
-        "writes, on the device where that is lowest: "
+        f"Linux {lines[0].place.machine}: the fsync rate of a file beside a process that calls "
+        "`stat()` and writes another file all the time, divided by the rate beside a process that "
+        "only writes, on the worst device: "
         f"{', '.join(f'{name} {share:.3f}' for name, share in shares.items())}."
     ]
 

@@ -243,12 +243,12 @@ def headline(lines: Sequence[Line]) -> list[Part]:
                 f"{writer[0] / writer[1]:.2f}",
             ]
         )
-    head = ("device", "benchmark", "call", ALONE.name, BASE, "least of all others", NAME, "writer")
+    head = ("device", "benchmark", "call", ALONE.name, BASE, "best of the others", NAME, "writer")
     if not table:
         return []
     says = (
-        f"Linux {lines[0].place.machine}: p99 / max in ms, and what the writer gets, over what it "
-        f"gets under {BASE}:"
+        f"Linux {lines[0].place.machine}: p99 / max latency in ms; *writer* is the throughput of "
+        f"the process that writes, divided by that under {BASE}:"
     )
     return [says, Grid(head, table, texts=3)]
 

@@ -128,9 +128,9 @@ def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) ->
     if judged:
         short = [f"- {one}" for one in judged if not one.passed]
         said = parts_of(["\n".join(short)]) if short else ""
-        title = f"{reached(judged)} are reached"
+        title = f"{reached(judged)} are met"
         parts.append(
-            folded(f"{title}; those that fall short", said) if said else f"<p>{title}.</p>"
+            folded(f"{title}; those that are missed", said) if said else f"<p>{title}.</p>"
         )
     dates = sorted({one.date for one in results if one.date})
     parts.append(

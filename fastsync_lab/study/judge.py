@@ -141,7 +141,7 @@ def within(figure: float, least: float, most: float | None) -> bool:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A required figure: it must be at least `least` and at most `most`."""
+    """A target: the figure must be at least `least` and at most `most`."""
 
     kernel: str
     device: str
@@ -157,7 +157,7 @@ class Verdict:
         return within(self.figure, self.least, self.most)
 
     def __str__(self) -> str:
-        state = "pass " if self.passed else "SHORT"
+        state = "pass " if self.passed else "MISS "
         needs = [f"at least {self.least:g}"] if self.least or not self.most else []
         needs += [f"at most {self.most:g}"] if self.most else []
         need = ", ".join(needs)
@@ -219,7 +219,7 @@ def compared_verdicts(requirement: Requirement, lines: Sequence[Line]) -> list[V
 
 
 def judge(required: Mapping[str, Sequence[Requirement]], lines: Iterable[Line]) -> list[Verdict]:
-    """Every required figure that these lines can show; `required` has them by study."""
+    """Every target that these lines can show; `required` has them by study."""
     blocks: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         blocks.setdefault((line.place.machine, line.place.study), []).append(line)

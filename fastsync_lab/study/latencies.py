@@ -166,11 +166,10 @@ def said(result: Result) -> str:
     ]
     return (
         f"Linux {upstream_version(result['debian_version'])}, {result['mips']} million "
-        f"instructions a second, {result['date'][:10]}. Of all means of {COUNT} requests the "
-        f"farthest is {100 * farthest:.1f} % off its model. A call of 4 KiB takes "
-        f"{min(beside_us):.0f} to "
-        f"{max(beside_us):.0f} us more than its request: the kernel's own time. "
-        "Measured : model, in us:"
+        f"instructions a second, {result['date'][:10]}. Each figure is the mean of {COUNT} "
+        f"requests; the largest deviation from the model is {100 * farthest:.1f} %. A call of "
+        f"4 KiB takes {min(beside_us):.0f} to {max(beside_us):.0f} us more than its request: the "
+        "kernel's own time. Measured : model, in us:"
     )
 
 

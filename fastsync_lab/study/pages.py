@@ -60,11 +60,12 @@ PAGES = (
 <!-- Written by `./fastsync report` from results/*-full-*.json. -->
 
 *Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms. SQLite is compiled to call
-`fsync()` (for Ideal: `fdatasync()`). Of several runs, at different phases of the timer's tick, a
-figure is the median ± the distance of the farthest one; without ± it is of one run, or over one of
-one run. No figure has more than four digits. [experiments.md](experiments.md) says how a
-figure comes about and what is required of it. `./fastsync report` also writes build/report.html:
-the same with all plots, tables that can be sorted, and how each row is repeated.""",
+`fsync()` (for Ideal: `fdatasync()`). A figure of several runs, at different phases of the timer's
+tick, is the median ± the distance of the farthest run. A figure without ± comes from a single run,
+or is a ratio to one that does. Figures have at most four digits. [experiments.md](experiments.md)
+explains how they are measured, and lists the targets. `./fastsync report` also writes
+build/report.html: the same with all plots, tables that can be sorted, and how each row is
+repeated.""",
     ),
     Page(
         "qasio-results",
@@ -80,8 +81,8 @@ the benchmarks are and how to repeat this.""",
     ),
 )
 PAIRS_INTRO = """\
-Each file system's rate *with* a neighbour that asks for the stamps of the file it writes, over its
-rate *without*: beside one that asks for those of a file nobody writes."""
+Each file system's fsync rate beside a neighbour that calls `fstat()` on the file it writes, divided
+by its rate beside one that calls `fstat()` on a file nobody writes."""
 
 
 # --- parts -------------------------------------------------------------------------------------
@@ -194,13 +195,22 @@ def first_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
             parts += studies[name].says_headline(lines_in(mine))
     lines = [
         f"- {' '.join(environments(found))} "
-        f"{reached(verdicts(studies, lines_in(found)))} are reached."
+        f"{reached(verdicts(studies, lines_in(found)))} are met.{absent(found, studies)}"
         for found in machines.values()
     ]
     there = {result.series for result in ordered}
     if any(study.headline for study in studies.values()):
         lines += [f"- Linux {name}: no figures yet." for name in SERIES if name not in there]
     return [*parts, "\n".join(lines)]
+
+
+def absent(results: Sequence[Result], studies: Studies) -> str:
+    """Which studies nobody has run there; of another processor than the guests' none is missed."""
+    there = by_study(results)
+    names = [name for name in studies if name not in there]
+    if not names or results[0].processor:
+        return ""
+    return f" Not measured yet: {', '.join(names)}."
 
 
 # --- docs/ -------------------------------------------------------------------------------------
@@ -218,7 +228,7 @@ def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> li
             parts.append(f"### Linux {mine[0].machine}: {title_of(mine)}")
             parts += embedded(studies[name], lines_in(mine))
             parts += study_parts(studies[name], mine)
-        parts.append(f"### Linux {machine}: {reached(judged)} are reached")
+        parts.append(f"### Linux {machine}: {reached(judged)} are met")
         if short := [verdict for verdict in judged if not verdict.passed]:
             parts.append("\n".join(f"- {verdict}" for verdict in short))
     return parts

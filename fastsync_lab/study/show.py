@@ -212,13 +212,13 @@ def pairs_grid(found: Pairs) -> Grid:
 
 
 def verdicts(studies: Studies, lines: Iterable[Line]) -> list[Verdict]:
-    """Every required figure that these lines can show."""
+    """Every target that these lines can show."""
     return judge(required_of(studies), lines)
 
 
 def reached(found: Sequence[Verdict]) -> str:
-    """How many required figures are reached."""
-    return f"{sum(verdict.passed for verdict in found)} of {len(found)} required figures"
+    """How many targets are met."""
+    return f"{sum(verdict.passed for verdict in found)} of {len(found)} targets"
 
 
 def unstable(lines: Iterable[Line]) -> list[str]:
@@ -297,7 +297,7 @@ def print_results(
         out.print(line, style="yellow", highlight=False)
     found = verdicts(studies, lines)
     if found:
-        out.print(f"{reached(found)} are reached.", highlight=False)
+        out.print(f"{reached(found)} are met.", highlight=False)
     for verdict in found:
         if not verdict.passed:
             out.print(str(verdict), style="yellow", highlight=False)

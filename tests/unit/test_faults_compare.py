@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fastsync_lab.faults import summary
 from fastsync_lab.faults.compare import (
     SAME_CALL,
     SAME_SORT,
@@ -145,6 +146,22 @@ def test_a_settling_that_fails_aborts_the_journal(mode: str, fault: Fault, wante
     stock = Stock([result("stock", Fault(1, JOURNAL, 1, DOWN))])
     verdict = stock.judge(result(mode, fault), fault)
     assert verdict.rule == wanted
+
+
+def test_the_readme_counts_a_settling_apart() -> None:
+    results = [
+        result("stock", Fault(1, JOURNAL, 1, DOWN)),
+        result("eager", Fault(1, JOURNAL, 1, DOWN), Fault(9, DATA, 2, SETTLED)),
+    ]
+    kept = {
+        "kernel_release": "6.12.1",
+        "differences": [],
+        "cases": [summary.case_json(one) for one in results],
+    }
+    assert summary.sentence(kept) == (
+        "Linux 6.12.1: 2 requests were failed. 1 have the consequences that they have on stock. "
+        "1 are settling's, which stock has none of: each aborts the journal. 0 differ."
+    )
 
 
 LAST = Effect(((6, 5),), True, True, False, False)

@@ -62,9 +62,9 @@ def test_what_is_shown() -> None:
     said, grid = latencies.parts(result())
     assert isinstance(said, str) and isinstance(grid, Grid)
     assert said == (
-        "Linux 6.12.1, 500 million instructions a second, 2026-11-25. Of all means of 24 requests "
-        "the farthest is 2.0 % off its model. A call of 4 KiB takes 20 to 30 us more than its "
-        "request: the kernel's own time. Measured : model, in us:"
+        "Linux 6.12.1, 500 million instructions a second, 2026-11-25. Each figure is the mean of "
+        "24 requests; the largest deviation from the model is 2.0 %. A call of 4 KiB takes 20 to "
+        "30 us more than its request: the kernel's own time. Measured : model, in us:"
     )
     assert grid.texts == 1 and len(grid.head) == 9
     both = "102.0 : 100.0"

@@ -124,8 +124,8 @@ def test_rows_have_their_spread_and_their_runs() -> None:
 
 def test_figures_that_fall_short_are_listed_and_what_shook_is_named() -> None:
     mine = section(page(parse_result(overwrite(truncate=220))), "overwrite")
-    assert "10 of 12 required figures are reached; those that fall short" in mine
-    assert "<li>SHORT 0.4112" in mine and "not stable: sata-ssd, random, stock" in mine
+    assert "10 of 12 targets are met; those that are missed" in mine
+    assert "<li>MISS  0.4112" in mine and "not stable: sata-ssd, random, stock" in mine
 
 
 def test_devices_are_described_and_a_flush_that_costs_nothing_is_0() -> None:

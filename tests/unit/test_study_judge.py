@@ -46,7 +46,7 @@ def test_a_bar_is_reached_when_it_is_met(
     ("figure", "least", "most", "text"),
     [
         (0.99, 0.985, None, "pass  0.9900 (at least 0.985) 6.12.1, ufs, random: what"),
-        (0.9, 0.985, None, "SHORT 0.9000 (at least 0.985) 6.12.1, ufs, random: what"),
+        (0.9, 0.985, None, "MISS  0.9000 (at least 0.985) 6.12.1, ufs, random: what"),
         (1.0, 0.99, 1.01, "pass  1.0000 (at least 0.99, at most 1.01) 6.12.1, ufs, random: what"),
         (0.02, 0.0, 0.03, "pass  0.0200 (at most 0.03) 6.12.1, ufs, random: what"),
         (0.5, 0.0, None, "pass  0.5000 (at least 0) 6.12.1, ufs, random: what"),

@@ -51,11 +51,12 @@ def test_what_comes_first_has_the_headline_of_each_kernel() -> None:
     assert row in text
     assert f"| 7.2.3 | sata-ssd | {fstat} | 118 | 244 | 233 | 240 | 0.955 | 0.984 | 2.03 |" in text
     assert "| 6.12.1 | sata-ssd | PERSIST update | 20.0 | 40.0 | 43.0 | 46.0 |" in text
-    assert "sequential" not in text and "SHORT" not in text
-    assert "lowest: stock 0.500, truncate 0.999, defer 0.999." in text
+    assert "sequential" not in text and "MISS" not in text
+    assert "on the worst device: stock 0.500, truncate 0.999, defer 0.999." in text
     assert "Linux 6.12.1+deb-amd64" in text and "Linux 7.2.3+deb-amd64" in text
-    assert "required figures are reached." in text
-    order = ("(medians of 1 to 3 runs)", "PERSIST", "lowest:", "SQLite 3.50.4")
+    assert "targets are met. Not measured yet: fstat, files," in text
+    assert "targets are met. Not measured yet: fstat, sqlite, files," in text
+    order = ("(medians of 1 to 3 runs)", "PERSIST", "worst device:", "SQLite 3.50.4")
     assert sorted(order, key=text.index) == list(order)
 
 
@@ -77,8 +78,8 @@ def test_the_results_page_has_all_figures_and_names_those_that_are_missed() -> N
         "| sata-ssd | beside stat + writes | beside writes | 5,000 | 5,000 | 500 | 1,000 "
         "| 0.500 | 0.999 | 0.999 | 0.999 |" in text
     )
-    assert "### Linux 6.12: 13 of 14 required figures are reached\n\n- SHORT 0.9750" in text
-    assert "### Linux 7.2: 2 of 2 required figures are reached" in text
+    assert "### Linux 6.12: 13 of 14 targets are met\n\n- MISS  0.9750" in text
+    assert "### Linux 7.2: 2 of 2 targets are met" in text
     assert "](../results/plots/interval-6.12-truncate-speed-sweep.png)" in text
     assert "- not stable: sata-ssd, random, stock: 230 ± 130 ops/s" in text
 
@@ -167,11 +168,11 @@ def test_the_readme_says_for_each_device_what_a_user_gains() -> None:
 def test_the_readme_says_how_far_runs_differ() -> None:
     text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5)))
     assert "200 → 400 (**2.00×**)" in text
-    assert "4 KiB write: the median of 5 runs, none of which is farther from it than 0.1 %." in text
+    assert "4 KiB write: medians of 5 runs; the farthest run is 0.1 % off." in text
     assert "one run" not in text
     once = with_ours((200, 400), device="ufs")
     text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5), once))
-    assert "4 KiB write: the median of 5 runs, on some devices 1, none of which is" in text
+    assert "4 KiB write: medians of 5 runs, on some devices 1; the farthest" in text
     assert "one run" not in text
 
 
@@ -182,9 +183,24 @@ def test_the_readme_names_what_is_of_one_run() -> None:
     )
     several = with_ours((200, 400), runs=5)
     text = in_markdown(parts_of_readme(several, insert))
-    assert text.endswith(" than 0.1 %. SQLite insert, WAL: one run each.")
+    assert text.endswith(" is 0.1 % off. SQLite insert, WAL: one run each.")
     alone = in_markdown(parts_of_readme(insert))
     assert alone.endswith(" SQLite insert, WAL: one run each.") and "median" not in alone
+
+
+def test_the_readme_names_what_is_slower_than_on_stock_and_where_most() -> None:
+    parts = gains.losses(
+        [
+            with_ours((1000, 990), device="ufs"),
+            with_ours((1000, 985), device="emmc"),
+            with_ours((1000, 989), device="nvme"),
+            with_ours((1000, 500), kernel="7.2.3"),
+        ]
+    )
+    assert parts == ["Slower than on stock: random (0.985× on `emmc`)."]
+    assert gains.losses([with_ours((1000, 996)), with_ours((1000, 1200), device="ufs")]) == []
+    assert gains.losses([with_ours((10, 9.9))]) and not gains.losses([with_ours((10, 9.9), runs=5)])
+    assert "Slower" in in_markdown(parts_of_readme(with_ours((1000, 985))))
 
 
 def test_the_readme_of_nothing_measured_says_so_plainly() -> None:

@@ -175,10 +175,11 @@ CALLS = [
 ]
 WRITER = [line(name, "", writer_mib_s=rate) for name, rate in
           (("no writer", 0.0), ("mq-deadline", 50.0), ("qasio", 48.0))]  # fmt: skip
-HEAD = ("device", "benchmark", "call", "no writer", "mq-deadline", "least of all others", "qasio",
+HEAD = ("device", "benchmark", "call", "no writer", "mq-deadline", "best of the others", "qasio",
         "writer")  # fmt: skip
 SAYS = (
-    "Linux 6.12.1: p99 / max in ms, and what the writer gets, over what it gets under mq-deadline:"
+    "Linux 6.12.1: p99 / max latency in ms; *writer* is the throughput of the process that writes, "
+    "divided by that under mq-deadline:"
 )
 
 
