@@ -31,7 +31,7 @@
  *   for others there, or moves blocks, holds i_rwsem for writing, and has ours freed
  *   first: fallocate() in each mode, and all those that call ext4_eager_hold(). They are
  *   forgotten then even if they could not be freed, and when the file is truncated, be it
- *   to the size that it has.
+ *   to the size that it has, or because a write has failed.
  * - No block is freed that lies below the end: only who holds i_rwsem for writing changes
  *   that, and it is held when blocks are freed.
  * - Blocks are not allocated while the file is truncated, which may let others in between

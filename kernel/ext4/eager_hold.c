@@ -151,8 +151,13 @@ int ext4_eager_hold_direct(struct inode *inode, bool nowait)
 	if (nowait) {
 		if (!EXT4_SB(inode->i_sb)->s_journal)
 			return 0;
-		return ext4_eager_stop_logging(inode, true) &&
-			!ext4_eager_may_have_copies(inode) ? 0 : -EAGAIN;
+		if (!ext4_eager_stop_logging(inode, true))
+			return -EAGAIN;
+		if (!ext4_eager_may_have_copies(inode))
+			return 0;
+		/* For who tries again. */
+		ext4_eager_settle_soon(inode->i_sb);
+		return -EAGAIN;
 	}
 	ext4_eager_hold_shared(inode);
 	return ext4_eager_may_have_copies(inode) ? -EIO : 0;

@@ -29,17 +29,20 @@
  *
  * - A flush is submitted after all that it serves have written: they are on the
  *   list, under the lock, before who sends it takes that.
- * - Who waits learns of each flush that has failed since he wrote, and may have
+ * - Who waits learns of each flush that has failed since he came here, and may have
  *   dropped his data: he notes how many have failed before he waits, and asks
- *   jbd2_carrier_rely() when he has been served.
+ *   jbd2_carrier_rely() when he has been served. Of one that has failed since he wrote,
+ *   and before he came, he learns if it aborts the journal; else, as on stock, only
+ *   who sent it does.
  * - There is a leader, or a flush under way, as long as somebody waits: who finds
  *   neither leads, and when a flush ends the first who waits does.
  * - Nobody waits long for a task that does not run, for want of processor time or
  *   because others go first. A turn ends in the interrupt that ends its flush. Whoever
  *   waits looks up when a leader should have begun his, and if he has not, does it
  *   himself. What is left is the moment in which a task sends the flush.
- * - Nobody is waited for twice. A turn ends when its leader has waited in vain: then
- *   those that are writing are of an older turn, and are not counted.
+ * - Nobody is waited for twice. A turn ends when its leader has waited in vain, or
+ *   has been overtaken: then those that are writing are of an older turn, and are not
+ *   counted.
  * - A leader waits for half the time of a flush at most: on a device that does one thing
  *   at a time less than somebody else's flush would have kept him. Flushes that were
  *   slow for once are forgotten quickly, and there is a most.
@@ -143,6 +146,14 @@ int ext4_mtime_write_and_wait(struct file *file, loff_t start, loff_t end)
 	return err;
 }
 
+/* Wait no longer for those who are writing now. */
+static void ext4_mtime_give_up(struct ext4_mtime_group *group)
+{
+	lockdep_assert_held(&group->lock);
+	group->writing = 0;
+	group->turn++;
+}
+
 /* The leader waits for those who are writing, or gives them up, or is relieved. */
 static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group,
 					struct ext4_mtime_member *self)
@@ -158,10 +169,8 @@ static void ext4_mtime_wait_for_writers(struct ext4_mtime_group *group,
 		return;
 	spin_lock_irq(&group->lock);
 	/* The next leader may be waiting for these by now. */
-	if (group->leader == self) {
-		group->writing = 0;
-		group->turn++;
-	}
+	if (group->leader == self)
+		ext4_mtime_give_up(group);
 	spin_unlock_irq(&group->lock);
 }
 
@@ -221,6 +230,8 @@ static bool ext4_mtime_begin_turn(struct ext4_mtime_group *group,
 			WRITE_ONCE(member->sent, true);
 			turn->sent.aborts |= member->aborts;
 		}
+		if (group->leader != self)
+			ext4_mtime_give_up(group);
 		group->leader = NULL;
 		group->flushing = true;
 	}

@@ -51,9 +51,11 @@
  *   which is when JBD2_FLUSHED is set. Then nothing is written: the first commit
  *   writes features, sequence and start at once, in one sector.
  * - The sum has no age and no UUID. What an older file system has left in the log
- *   is harmless if its sequence numbers differ: at the first switching on in a
- *   mount ours jump by a large random number. They never go back, and jump once
- *   in a mount: inodes in memory know tids, which are compared by difference.
+ *   is harmless if its sequence numbers differ: ours jump by a large random number
+ *   when bursts are first switched on. Later mounts jump by a little, past those that
+ *   were in use before a crash. So numbers rise, for some 3,500 mounts until they
+ *   begin anew. They jump once in a mount: inodes in memory know tids, which are
+ *   compared by difference.
  * - The sum leaves out revoke blocks. One that is torn may lose records behind
  *   its first sector, of which alone devices promise that it is written whole. So
  *   there are none behind it.
@@ -62,9 +64,8 @@
  *   There are two sets of marks: a transaction is marked while it is running or
  *   locked, and decided before the one after it can be locked.
  * - A flush covers a mark if it began later, has ended well with all before it,
- *   and no other has failed since. One that has failed, and whose task has not said
- *   so yet, is met when the burst's own flush has ended. Where the data may be yet to
- *   be written when the mark is made, none covers it.
+ *   and none has failed since, or before, and is to abort the journal. Where the data
+ *   may be yet to be written when the mark is made, none covers it.
  * - On a device without a volatile cache every mark counts as covered. The block
  *   layer drops flushes there, so jbd2's barriers make durable what has been written
  *   when the record is sent. What a mark is about has been: its handle comes behind
@@ -99,8 +100,10 @@
 #define JBD2_BURST_SECTOR	512
 
 /*
- * How far sequence numbers jump. Some 2^30 with the room, at most: a file's number from
- * before is then one of the past for as many transactions again.
+ * How far sequence numbers jump: by the first, and by up to the second besides as long
+ * as they are below the first. Above that so many transactions have gone round the log,
+ * or it has jumped. Some 2^30 with the room, at most: a file's number from before is
+ * then one of the past for as many transactions again.
  */
 #define JBD2_BURST_JUMP_MIN	0x00100000U
 #define JBD2_BURST_JUMP_SPREAD	0x20000000U
@@ -211,7 +214,7 @@ bool jbd2_burst_decide(journal_t *journal, tid_t tid)
  * @err: what came of that
  *
  * Return: @err or that of the flush, after which the journal has to be aborted.
- * Where there are no bursts the flush's does not count, as in stock jbd2.
+ * Where there are no bursts that counts only if flushes do.
  */
 int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 		     ktime_t *start_time, int err)
@@ -219,10 +222,11 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	ktime_t since = ktime_get(), began = *start_time;
 	unsigned long blocks;
+	int flush_err;
 
 	if (likely(!jbd2_burst_on(journal))) {
-		blkdev_issue_flush(journal->j_dev);
-		return err;
+		flush_err = jbd2_carrier_flush_async(journal);
+		return err ?: flush_err;
 	}
 	if (err || is_journal_aborted(journal))
 		return err;
@@ -304,17 +308,18 @@ void jbd2_burst_show_log(journal_t *journal)
 }
 
 /*
- * No number that was ever used in this log is used again. Recovery takes the
- * number 0 for "none", and would replay a torn burst that has it: it is jumped over
- * well before.
+ * No number that may be in this log is used again. Recovery takes the number 0 for
+ * "none", and would replay a torn burst that has it: it is jumped over well before.
  */
 static void jbd2_burst_jump(journal_t *journal)
 {
 	tid_t tid;
 
 	write_lock(&journal->j_state_lock);
-	tid = journal->j_transaction_sequence + JBD2_BURST_JUMP_MIN +
-		get_random_u32_below(JBD2_BURST_JUMP_SPREAD);
+	tid = journal->j_transaction_sequence;
+	if (tid < JBD2_BURST_JUMP_MIN)
+		tid += get_random_u32_below(JBD2_BURST_JUMP_SPREAD);
+	tid += JBD2_BURST_JUMP_MIN;
 	if (!tid || tid > -JBD2_BURST_ROOM)
 		tid += JBD2_BURST_ROOM;
 	journal->j_transaction_sequence = tid;

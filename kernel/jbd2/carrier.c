@@ -166,17 +166,20 @@ void jbd2_carrier_start_commit(struct jbd2_carrier *carrier, tid_t tid,
 		return;
 	write_lock(&journal->j_state_lock);
 	start = journal->j_flags & JBD2_BARRIER &&
-		!(journal->j_flags & JBD2_ABORT) && !READ_ONCE(carrier->broken) &&
+		!(journal->j_flags & JBD2_ABORT) &&
 		!journal->j_committing_transaction &&
 		journal->j_running_transaction &&
 		journal->j_running_transaction->t_tid == tid &&
 		journal->j_commit_request != tid;
 	if (start) {
 		spin_lock_irq(&carrier->lock);
-		carrier->tid = tid;
-		jbd2_carrier_set_patient(carrier, true);
-		carrier->patience = patience;
-		carrier->failed_before = carrier->failed;
+		start = !carrier->broken;
+		if (start) {
+			carrier->tid = tid;
+			jbd2_carrier_set_patient(carrier, true);
+			carrier->patience = patience;
+			carrier->failed_before = carrier->failed;
+		}
 		spin_unlock_irq(&carrier->lock);
 	}
 	write_unlock(&journal->j_state_lock);
@@ -193,7 +196,7 @@ static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 
 	spin_lock_irq(&carrier->lock);
 	done = carrier->carried > begun || !carrier->patient ||
-	       carrier->failed != carrier->failed_before;
+	       jbd2_carrier_has_lost(carrier, carrier->failed_before);
 	spin_unlock_irq(&carrier->lock);
 	return done;
 }
@@ -206,7 +209,7 @@ static enum jbd2_carried jbd2_carrier_outcome(struct jbd2_carrier *carrier,
 					      bool flushed)
 {
 	lockdep_assert_held(&carrier->lock);
-	if (carrier->failed != carrier->failed_before)
+	if (jbd2_carrier_has_lost(carrier, carrier->failed_before))
 		return JBD2_CARRIED_LOST;
 	if (flushed)
 		return JBD2_CARRIED_FLUSHED;
@@ -350,10 +353,8 @@ int jbd2_carrier_flush_burst(journal_t *journal, tid_t tid,
 		err = jbd2_carried_harden(journal, tid, start_time);
 	else
 		err = jbd2_carrier_flush(journal);
-	spin_lock_irq(&carrier->lock);
-	if (!err && carrier->failed != failed)
+	if (!err && jbd2_carrier_lost(carrier, failed))
 		err = -EIO;
-	spin_unlock_irq(&carrier->lock);
 	return err;
 }
 

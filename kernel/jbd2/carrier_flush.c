@@ -92,8 +92,8 @@ u64 jbd2_carrier_failed(struct jbd2_carrier *carrier)
 }
 EXPORT_SYMBOL(jbd2_carrier_failed);
 
-static bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier,
-				  u64 failed_before)
+/* jbd2_carrier_lost(), with the carrier's lock held. */
+bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier, u64 failed_before)
 {
 	lockdep_assert_held(&carrier->lock);
 	return carrier->broken || carrier->failed != failed_before;
@@ -388,6 +388,34 @@ int jbd2_carrier_end_record(journal_t *journal, int err)
 }
 
 /**
+ * jbd2_carrier_flush_async - make an asynchronous commit durable that is no burst
+ * @journal: the journal
+ *
+ * Stock jbd2 heeds no error of that flush. But others count on it, and an fsync that
+ * has left its commit out, and whose flush has failed, counts on nobody's commit.
+ *
+ * Return: 0; or, if flushes count, an error after which the commit may be lost.
+ */
+int jbd2_carrier_flush_async(journal_t *journal)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	int err;
+
+	if (likely(!READ_ONCE(carrier->counts))) {
+		blkdev_issue_flush(journal->j_dev);
+		return 0;
+	}
+	/* A flush of a device of the journal's own covers no data. */
+	if (journal->j_dev != journal->j_fs_dev)
+		err = blkdev_issue_flush(journal->j_dev);
+	else
+		err = jbd2_carrier_flush(journal);
+	if (!err && jbd2_carrier_lost(carrier, carrier->record.failed_before))
+		err = -EIO;
+	return err;
+}
+
+/**
  * jbd2_carrier_numbers - how many flushes have begun, and how many have failed
  * @journal: the journal
  * @begun: the number of the last one that has begun
@@ -415,7 +443,8 @@ bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
 	bool covers;
 
 	spin_lock_irq(&carrier->lock);
-	covers = carrier->carried > begun && carrier->failed == failed;
+	covers = carrier->carried > begun &&
+		!jbd2_carrier_has_lost(carrier, failed);
 	spin_unlock_irq(&carrier->lock);
 	return covers;
 }

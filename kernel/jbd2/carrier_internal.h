@@ -51,6 +51,7 @@ static inline journal_t *jbd2_journal_of(struct jbd2_carrier *carrier)
 }
 
 /* carrier_flush.c */
+bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier, u64 failed_before);
 bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number);
 bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before);
 int jbd2_carrier_begin_record(journal_t *journal);

@@ -27,6 +27,7 @@ from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
+FLASHDEV = "/sys/module/flashdev/parameters"
 TRUNCATES = repo_root() / "tests" / "faults" / "truncate-in-three.patch"
 
 
@@ -51,34 +52,40 @@ def test_clean_unmount_leaves_what_was_there(fs: GuestFs, mkfs: str) -> None:
 
 
 def test_sequence_jumps_once_in_a_mount_and_never_back(fs: GuestFs) -> None:
+    """Far at first, past what an older file system may have left; then a little."""
     fs.mkfs()
     seen = []
-    for _ in range(2):
+    for _ in range(3):
         fs.mount()
         fs.vm.run(f"echo >{FILE}; sync")
+        seen.append(int(journal(fs)["Journal sequence"], 16))
         for option in ("eager_sync", "un_eager_sync", "eager_sync"):
             fs.remount(option)
             fs.vm.run(f"chmod 600 {FILE}; sync {FILE}; chmod 611 {FILE}; sync {FILE}")
             seen.append(int(journal(fs)["Journal sequence"], 16))
         fs.umount()
-    distances = [(b - a) % 2**32 for a, b in pairwise(seen)]
-    assert [distance > 2**19 for distance in distances] == [False, False, True, False, False]
-    assert all(distance < 2**31 for distance in distances)
+    assert seen == sorted(seen)
+    distances = [b - a for a, b in pairwise(seen)]
+    jumps = {at: distance for at, distance in enumerate(distances) if distance > 2**19}
+    assert list(jumps) == [0, 4, 8]
+    assert 2**20 <= jumps[0] < 2**31
+    assert all(0 <= jumps[at] - 2**20 < 100 for at in (4, 8))
 
 
-def test_a_jump_leaves_room_before_the_number_0(fs: GuestFs) -> None:
-    """Recovery takes it for "none". From here half of all jumps would come close to it."""
-    for _ in range(6):
-        fs.mkfs()
-        fs.vm.run(
-            f"block=$(debugfs -R 'bmap <8> 0' {fs.device} 2>/dev/null)\n"
-            "printf '\\xdf\\xf0\\x00\\x00' | "
-            f"dd of={fs.device} bs=1 seek=$((block * 4096 + 24)) conv=notrunc status=none"
-        )
-        fs.mount(OPTIONS)
-        fs.prepare()
-        at_work = int(journal(fs)["Journal sequence"], 16)
-        assert 0 < at_work <= 2**32 - 2**29
+@pytest.mark.parametrize(("first", "least"), [(0xDFF01000, 0), (0xDFE00000, 0xDFF00000)])
+def test_a_jump_leaves_room_before_the_number_0(fs: GuestFs, first: int, least: int) -> None:
+    """Recovery takes it for "none"."""
+    fs.mkfs()
+    number = "".join(f"\\x{byte:02x}" for byte in first.to_bytes(4))
+    fs.vm.run(
+        f"block=$(debugfs -R 'bmap <8> 0' {fs.device} 2>/dev/null)\n"
+        f"printf '{number}' | "
+        f"dd of={fs.device} bs=1 seek=$((block * 4096 + 24)) conv=notrunc status=none"
+    )
+    fs.mount(OPTIONS)
+    fs.prepare()
+    at_work = int(journal(fs)["Journal sequence"], 16)
+    assert max(least, 1) <= at_work < (least or 0x2000) + 100
 
 
 @pytest.mark.parametrize("kind", ["freeze", "remountro"])
@@ -239,6 +246,38 @@ def test_failed_flush_or_write_aborts(fs: GuestFs, what: str) -> None:
     assert fs.vm.run(f"touch {MNT}/g", check=False).status != 0
     fs.umount()
     assert "Aborting journal" in fs.vm.kernel_log()
+
+
+def test_a_read_that_fails_at_mount_costs_nothing(fs: GuestFs) -> None:
+    """Whichever it is, of the log's or another: the mount fails, or what was synced is there.
+
+    What a readahead has not got is read once more, so up to three fail in a row.
+    """
+    synced = "".join(f"o $m/g{i} create append fsync\n" for i in range(4))
+    with fs.mounted(OPTIONS):
+        run(fs, f"{synced}o $m crash:$img")
+    arm = (
+        f"cd {FLASHDEV}; echo read >fail_kind; echo $((n % 3 + 1)) >fail_count; echo $n >fail_from"
+    )
+    seen = run(
+        fs,
+        f"""
+        for n in $(seq 60); do
+            dd if=$img of={fs.device} bs=1M conv=fsync status=none
+            echo 3 >/proc/sys/vm/drop_caches
+            ({arm})
+            mount -t ext4 {fs.device} $m 2>/dev/null; failed=$?
+            echo 0 >{FLASHDEV}/fail_from
+            echo stats failed $failed
+            [ $failed = 0 ] || continue
+            for i in 0 1 2 3; do [ -s $m/g$i ] || exit 5; done
+            umount $m
+        done
+        """,
+    )
+    failed = [one["failed"] != 0 for one in seen]
+    assert sum(failed) >= 4 and not failed[-1], failed
+    fs.vm.kernel_log()
 
 
 def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
