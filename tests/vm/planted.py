@@ -14,7 +14,8 @@ FAULTS = repo_root() / "tests" / "faults"
 SEEDS = {
     "carried-record-too-early": 4,
     "eager-settled-without-commit": 4,
-    "eager-ahead-written": 4,
+    "eager-ahead-written": 10,
+    "eager-no-floor": 4,
 }
 
 
