@@ -101,8 +101,8 @@
 
 /*
  * How far sequence numbers jump: by the first, and by up to the second besides as long
- * as they are below the first. Above that so many transactions have gone round the log,
- * or it has jumped. Some 2^30 with the room, at most: a file's number from before is
+ * as they are below the first: above that so many transactions have been logged, or it
+ * has jumped. Some 2^30 with the room, at most: a file's number from before is
  * then one of the past for as many transactions again.
  */
 #define JBD2_BURST_JUMP_MIN	0x00100000U
@@ -222,12 +222,9 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	ktime_t since = ktime_get(), began = *start_time;
 	unsigned long blocks;
-	int flush_err;
 
-	if (likely(!jbd2_burst_on(journal))) {
-		flush_err = jbd2_carrier_flush_async(journal);
-		return err ?: flush_err;
-	}
+	if (likely(!jbd2_burst_on(journal)))
+		return jbd2_carrier_flush_async(journal, err);
 	if (err || is_journal_aborted(journal))
 		return err;
 	blocks = journal->j_head - transaction->t_log_start;

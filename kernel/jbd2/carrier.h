@@ -71,7 +71,7 @@ void jbd2_carrier_hurry(journal_t *journal, tid_t tid);
 int jbd2_carrier_flush_tail(journal_t *journal);
 
 /* For asynchronous commits, which have one flush; a burst's may be somebody's */
-int jbd2_carrier_flush_async(journal_t *journal);
+int jbd2_carrier_flush_async(journal_t *journal, int err);
 void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed);
 bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed);
 int jbd2_carrier_flush_burst(journal_t *journal, tid_t tid,

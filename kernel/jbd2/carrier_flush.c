@@ -390,29 +390,31 @@ int jbd2_carrier_end_record(journal_t *journal, int err)
 /**
  * jbd2_carrier_flush_async - make an asynchronous commit durable that is no burst
  * @journal: the journal
+ * @err: what came of its blocks and its record, which have been written
  *
- * Stock jbd2 heeds no error of that flush. But others count on it, and an fsync that
- * has left its commit out, and whose flush has failed, counts on nobody's commit.
+ * Stock jbd2 does not heed what comes of that flush. But others count on it, and it may
+ * be one that was sent behind one that has failed.
  *
- * Return: 0; or, if flushes count, an error after which the commit may be lost.
+ * Return: @err; or, if flushes count, an error after which the commit may be lost.
  */
-int jbd2_carrier_flush_async(journal_t *journal)
+int jbd2_carrier_flush_async(journal_t *journal, int err)
 {
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
-	int err;
+	int flush_err;
 
 	if (likely(!READ_ONCE(carrier->counts))) {
 		blkdev_issue_flush(journal->j_dev);
-		return 0;
+		return err;
 	}
 	/* A flush of a device of the journal's own covers no data. */
 	if (journal->j_dev != journal->j_fs_dev)
-		err = blkdev_issue_flush(journal->j_dev);
+		flush_err = blkdev_issue_flush(journal->j_dev);
 	else
-		err = jbd2_carrier_flush(journal);
-	if (!err && jbd2_carrier_lost(carrier, carrier->record.failed_before))
-		err = -EIO;
-	return err;
+		flush_err = jbd2_carrier_flush(journal);
+	if (!flush_err &&
+	    jbd2_carrier_lost(carrier, carrier->record.failed_before))
+		flush_err = -EIO;
+	return err ?: flush_err;
 }
 
 /**
