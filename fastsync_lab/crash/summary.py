@@ -10,12 +10,13 @@ from typing import Any
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
 from fastsync_lab.crash.compare import compared_with_stock
+from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.kernels import file_checksum
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import Keeper, write_blocks
+from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
 FORMAT = 3
 
@@ -30,6 +31,7 @@ def result_of(request: Request, outcomes: Sequence[Outcome], builds: Builds) -> 
         "debian_version": builds.tree.debian_version,
         "modules": builds.subject.name,
         "modules_sha256": module_digest(builds.subject),
+        "source_sha256": source_digest(builds.tree.series),
         "root_sha256": builds.image.digest,
         "recovered_by": builds.recovered_by,
         "explorer_sha256": explorer_digest(),
@@ -166,8 +168,8 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
         mine = [outcome for outcome in ours if outcome.case.workload == name]
         lines.append([name, *numbers(mine)])
     return [
-        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, seed {seeds}, "
-        f"{result['date'][:10]}; modes {', '.join(modes)}.",
+        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']} "
+        f"({age_of(result)}), seed {seeds}, {result['date'][:10]}; modes {', '.join(modes)}.",
         Grid(["workload", *COLUMNS], [*lines, ["together", *numbers(ours)]], texts=1),
         _kinds(ours),
         *_beside_stock(outcomes),
@@ -212,8 +214,8 @@ def sentence(result: Mapping[str, Any]) -> str:
     inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
     as_on_stock = f" {inherited} fail just as they do on stock." if inherited else ""
     return (
-        f"Linux {result['kernel_release']}: {states:,} crash states recovered and checked, after "
-        f"{sum(one.cuts for one in ours):,} power cuts in "
+        f"Linux {result['kernel_release']}, modules {age_of(result)}: {states:,} crash states "
+        f"recovered and checked, after {sum(one.cuts for one in ours):,} power cuts in "
         f"{sum(one.operations for one in ours):,} operations ({len(ours)} cases: a workload in a "
         f"mode on a kind of file system). {sum(len(one.own_failures) for one in ours):,} break a "
         f"promise that stock keeps.{as_on_stock}{_not_counted(outcomes)}"

@@ -19,10 +19,11 @@ from fastsync_lab.faults.compare import (
     compare,
 )
 from fastsync_lab.faults.layout import KINDS
+from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import Keeper, write_blocks
+from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
 FORMAT = 1
 
@@ -47,6 +48,7 @@ def result_of(cases: Sequence[Case], results: Sequence[Result], builds: Builds) 
         "debian_version": builds.tree.debian_version,
         "modules": builds.subject.name,
         "modules_sha256": module_digest(builds.subject),
+        "source_sha256": source_digest(builds.tree.series),
         "root_sha256": builds.image.digest,
         "differences": compare(results)[1],
         "cases": [case_json(result) for result in results],
@@ -160,8 +162,8 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
     """What documents show: what failed, and what came of it."""
     results = load_results(result)
     return [
-        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']}, "
-        f"{result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
+        f"Kernel {result['kernel_release']}, modules {result['modules_sha256']} "
+        f"({age_of(result)}), {result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
         Grid(["mode", *COLUMNS], table_rows(results, *compare(results)), texts=1),
         Grid(["requests that failed", *modes_of(results)], kind_rows(results), texts=1),
     ]
@@ -178,7 +180,8 @@ def sentence(result: Mapping[str, Any]) -> str:
         own
     )
     return (
-        f"Linux {result['kernel_release']}: {faults:,} requests were failed. "
+        f"Linux {result['kernel_release']}, modules {age_of(result)}: {faults:,} requests were "
+        "failed. "
         f"{as_on_stock:,} have the consequences that they have on stock."
         f"{settling * bool(own)} {others:,} differ."
     )

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.paths import repo_root, results_dir, write_json
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Part as Paragraph
 from fastsync_lab.study.grid import in_markdown
+from fastsync_lab.study.rows import series_name
 
 DOCUMENT = "docs/reliability.md"
 README = "README.md"
@@ -79,6 +81,12 @@ def write_tables(
     """
     if results:
         write_block(document, name, in_markdown(tables_of(results, parts)))
+
+
+def age_of(result: Result) -> str:
+    """Whether the modules of a result are those that this tree makes now, in words."""
+    now = source_digest(series_name(result["kernel_release"]))
+    return "of this tree" if result.get("source_sha256") == now else "older than this tree's"
 
 
 def whole_results(kind: str) -> list[Result]:

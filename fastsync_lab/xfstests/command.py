@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import build_dir, results_dir
@@ -52,6 +53,7 @@ def store_of(setting: Setting, modes: Sequence[str]) -> Store:
     about = {
         "kernel_release": setting.tree.release,
         "tree_commit": setting.suite.commit,
+        "source_sha256": source_digest(setting.tree.series),
     }
     path = result_path(setting.tree.series)
     return Store(path, {mode: setting.key(mode) for mode in modes}, about)

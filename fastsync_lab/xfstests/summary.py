@@ -7,7 +7,7 @@ from typing import Any
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import DOCUMENT, Result, read_results, write_tables
+from fastsync_lab.study.keeper import DOCUMENT, Result, age_of, read_results, write_tables
 from fastsync_lab.xfstests.results import (
     BETTER,
     DIED,
@@ -129,8 +129,8 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
         for mode, test, what in differences(runs, tests)
     ]
     return [
-        f"Kernel {result['kernel_release']}, modules {modules}, xfstests {result['tree_commit']}, "
-        f"{seconds:,} s of the guests' clocks.",
+        f"Kernel {result['kernel_release']}, modules {modules} (ours {age_of(result)}), xfstests "
+        f"{result['tree_commit']}, {seconds:,} s of the guests' clocks.",
         *left_out(result["modes"]),
         Grid(["mode", *COLUMNS], table_rows(runs, tests), texts=1),
         "\n".join(found) or "No test has another verdict than on stock.",

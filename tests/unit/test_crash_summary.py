@@ -174,10 +174,11 @@ def test_the_whole_block(builds: Builds) -> None:
     ]
     result = summary.result_of(Request(tuple(one.case for one in outcomes)), outcomes, builds)
     result["date"] = "2026-11-25T05:22:06+00:00"
+    rest = "seed 1, 2, 2026-11-25; modes defer, off"
     assert (
         in_markdown(summary.parts(result))
         == f"""\
-Kernel 6.12.1, modules {result["modules_sha256"]}, seed 1, 2, 2026-11-25; modes defer, off.
+Kernel 6.12.1, modules {result["modules_sha256"]} (of this tree), {rest}.
 
 | workload | operations | cuts | states | cut again | failures | seconds |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -196,9 +197,9 @@ Kernel 6.12.1, modules {result["modules_sha256"]}, seed 1, 2, 2026-11-25; modes 
 | stock | 1 | 260 | 1 | 0 |"""
     )
     assert summary.sentence(result) == (
-        "Linux 6.12.1: 780 crash states recovered and checked, after 90 power cuts in 120 "
-        "operations (3 cases: a workload in a mode on a kind of file system). 2 break a promise "
-        "that stock keeps. 1 fail just as they do on stock."
+        "Linux 6.12.1, modules of this tree: 780 crash states recovered and checked, after 90 "
+        "power cuts in 120 operations (3 cases: a workload in a mode on a kind of file system). "
+        "2 break a promise that stock keeps. 1 fail just as they do on stock."
     )
 
 
