@@ -93,8 +93,10 @@ POOR_CPU_US = "20000 1000000"
 
 @pytest.mark.parametrize("policy", [MODES["defer"], "eager_sync"])
 def test_nobody_waits_for_who_has_no_processor_time_left(
-    slow_flushes: GuestFs, policy: str
+    slow_flushes: GuestFs, policy: str, request: pytest.FixtureRequest
 ) -> None:
+    if policy == "eager_sync":
+        request.getfixturevalue("bursts")
     program, mine = slow_flushes.fsops_path, f"{MNT}/w1"
     with slow_flushes.mounted(policy):
         make_files(slow_flushes)
