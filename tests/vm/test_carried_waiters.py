@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -22,6 +23,7 @@ LEAVE_A_CARRIED_COMMIT = ["open", "write", "fsync", "sleep:920", "write", "fsync
 # A transaction holds 256 blocks of such a journal, here the inodes of some 900 files.
 SMALL_JOURNAL = "-J size=4 -I 1024 -N 8192"
 CREATS = 3000
+ROUNDS = 5
 
 EVENTS = f"{TRACING}/events/jbd2_carrier/enable"
 
@@ -50,23 +52,28 @@ def worst_creat_ns(
     stock_modules: ModuleSet,
     modules: ModuleSet,
     flashdev: Path,
-) -> Iterator[dict[str, int]]:
-    """The worst creat(2) beside a commit that nobody waits for, by module pair."""
+) -> Iterator[dict[str, float]]:
+    """The worst creat(2) beside a commit that nobody waits for, by module pair: the median round.
+
+    One round's worst depends on where the ticks fall: stock's has been 3.6 to 4.9 ms.
+    """
     worst = {}
     for pair, options in ((stock_modules, STOCK), (modules, LONGEST)):
-        profile = load_profile("sata-ssd")
+        profile, found = load_profile("sata-ssd"), []
         with other_fs(vm, fsops, pair, flashdev, profile, 64) as fs:
-            with fs.mounted(options, mkfs=SMALL_JOURNAL):
-                fs.prepare()
-                with nullcontext() if pair is stock_modules else carrying(fs, 1):
-                    fs.ops(*LEAVE_A_CARRIED_COMMIT)
-                    done = vm.run(f"mkdir {MNT}/d && {creats} {MNT}/d {CREATS}")
-            worst[pair.name] = json.loads(done.stdout)["worst_ns"]
+            for _ in range(ROUNDS):
+                with fs.mounted(options, mkfs=SMALL_JOURNAL):
+                    fs.prepare()
+                    with nullcontext() if pair is stock_modules else carrying(fs, 1):
+                        fs.ops(*LEAVE_A_CARRIED_COMMIT)
+                        done = vm.run(f"mkdir {MNT}/d && {creats} {MNT}/d {CREATS}")
+                found.append(json.loads(done.stdout)["worst_ns"])
+        worst[pair.name] = median(found)
     yield worst
 
 
 @IN_TIME
-def test_a_carried_commit_holds_up_no_handle(worst_creat_ns: dict[str, int]) -> None:
+def test_a_carried_commit_holds_up_no_handle(worst_creat_ns: dict[str, float]) -> None:
     """The transaction after it fills; who wants to start a handle waits for the end of both."""
     assert worst_creat_ns["fastsync"] <= 1.2 * worst_creat_ns["stock"]
 
