@@ -1,6 +1,5 @@
 """The results of the explorer: a JSON file, a table on the terminal, a block in a document."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
 from fastsync_lab.crash.compare import compared_with_stock
 from fastsync_lab.host.build import source_digest
-from fastsync_lab.host.kernels import file_checksum
+from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
@@ -59,10 +58,7 @@ NOT_DECIDING = ("table.py", "command.py", "compare.py", "summary.py")
 def explorer_digest() -> str:
     """A hash of what runs the workloads and judges the states."""
     files = [*Path(__file__).parent.glob("*.py"), *programs_source().glob("crash*")]
-    digest = hashlib.sha256()
-    for file in sorted(file for file in files if file.name not in NOT_DECIDING):
-        digest.update(f"{file.name} {file_checksum(file)}\n".encode())
-    return digest.hexdigest()[:16]
+    return files_digest(sorted(file for file in files if file.name not in NOT_DECIDING))
 
 
 def result_path(name: str) -> Path:

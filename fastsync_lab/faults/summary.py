@@ -176,9 +176,7 @@ def sentence(result: Mapping[str, Any]) -> str:
     own = sum(verdict.rule == SETTLING for verdict in compare(results)[0])
     others = len(result["differences"])
     as_on_stock = faults - own - others
-    settling = f" {own:,} are settling's, which stock has none of: each aborts the journal." * bool(
-        own
-    )
+    settling = f" {own:,} are settling's, which stock has none of: each aborts the journal."
     return (
         f"Linux {result['kernel_release']}, modules {age_of(result)}: {faults:,} requests were "
         "failed. "

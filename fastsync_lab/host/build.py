@@ -11,7 +11,13 @@ from pathlib import Path
 
 from fastsync_lab.host.chroot import Place, Recipe, place_for
 from fastsync_lab.host.errors import FastsyncError, UsageError
-from fastsync_lab.host.kernels import KernelTree, file_checksum, kbuild_variables, load_series
+from fastsync_lab.host.kernels import (
+    KernelTree,
+    file_checksum,
+    files_digest,
+    kbuild_variables,
+    load_series,
+)
 from fastsync_lab.host.paths import build_dir, cache_dir, locked, repo_root
 from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.host.shell import Completed, first_errors, follow, last_lines, run
@@ -41,13 +47,15 @@ def glue_patches(series: str) -> list[Path]:
     return sorted((repo_root() / "kernel" / "glue" / series).glob("*.patch"))
 
 
-def source_digest(series: str) -> str:
-    """A hash of what makes jbd2 and ext4 ours: a result that names another is of other modules."""
+def own_sources(series: str) -> list[Path]:
+    """What makes jbd2 and ext4 ours: new files and patches."""
     files = [file for name in FILESYSTEMS for file in overlay_files(name)]
-    digest = hashlib.sha256()
-    for file in (*files, *glue_patches(series)):
-        digest.update(f"{file.name} {file_checksum(file)}\n".encode())
-    return digest.hexdigest()[:16]
+    return [*files, *glue_patches(series)]
+
+
+def source_digest(series: str) -> str:
+    """A hash of own_sources(): a result that names another is of other modules."""
+    return files_digest(own_sources(series))
 
 
 def check_glue(series: str) -> None:
@@ -292,8 +300,7 @@ def build_modules(
     modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
     inputs = list(patches)
     if not stock:
-        inputs += [file for name in FILESYSTEMS for file in overlay_files(name)]
-        inputs += glue_patches(tree.series)
+        inputs += own_sources(tree.series)
     stamp = target / "stamp"
     with locked(workshop / "lock"):
         target.mkdir(parents=True, exist_ok=True)

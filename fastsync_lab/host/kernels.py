@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -265,6 +265,14 @@ def note_tree(root: Path, tree: KernelTree) -> None:
     """Note beside an unpacked kernel what it is, so that to find it again takes no apt."""
     note = {key: getattr(tree, key) for key in ("series", "debian_version", "release")}
     (root / "tree.json").write_text(json.dumps(note) + "\n")
+
+
+def files_digest(files: Iterable[Path]) -> str:
+    """A short hash of files, of their names and what is in them, in this order."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name} {file_checksum(file)}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def file_checksum(path: Path) -> str:

@@ -80,10 +80,15 @@ class Pair:
 Pairs = Mapping[tuple[str, Gain], Pair]
 
 
+def of_now(results: Sequence[Result]) -> list[Result]:
+    """Those of the README's kernel, and of the processor that guests have now."""
+    return [one for one in results if one.series == SERIES and not one.processor]
+
+
 def shown(results: Sequence[Result]) -> list[Result]:
-    """Those that the README has: of its kernel, and of the processor that guests have now."""
+    """Those that the README's table has."""
     names = {one.study for one in SHOWN}
-    return [x for x in results if x.study in names and x.series == SERIES and not x.processor]
+    return [one for one in of_now(results) if one.study in names]
 
 
 def pairs_of(results: Sequence[Result]) -> Pairs:
@@ -125,9 +130,7 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
 def losses(results: Sequence[Result]) -> list[str]:
     """What is slower than on stock, by more than runs differ; each on the device that is worst."""
     worst: dict[str, tuple[float, str]] = {}
-    for result in results:
-        if result.series != SERIES or result.processor:
-            continue
+    for result in of_now(results):
         of_system = {(x.place.name, x.place.scheduler, x.place.system): x for x in result.lines}
         for (name, scheduler, system), ours in of_system.items():
             stock = of_system.get((name, scheduler, BASE))

@@ -195,7 +195,7 @@ def first_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
             parts += studies[name].says_headline(lines_in(mine))
     lines = [
         f"- {' '.join(environments(found))} "
-        f"{reached(verdicts(studies, lines_in(found)))} are met.{absent(found, studies)}"
+        f"{reached(verdicts(studies, lines_in(found)))} are met.{not_run(found, studies)}"
         for found in machines.values()
     ]
     there = {result.series for result in ordered}
@@ -204,7 +204,7 @@ def first_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     return [*parts, "\n".join(lines)]
 
 
-def absent(results: Sequence[Result], studies: Studies) -> str:
+def not_run(results: Sequence[Result], studies: Studies) -> str:
     """Which studies nobody has run there; of another processor than the guests' none is missed."""
     there = by_study(results)
     names = [name for name in studies if name not in there]

@@ -68,8 +68,6 @@ PLANTED = (
     ("group-late-member", Case("threads", "defer", "ordered"), "bytes"),
 )
 PLANTED_STATES = 60
-# What few states show takes more of them.
-MORE_STATES = {"carried-record-too-early": 300}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +90,7 @@ def test_nothing_that_was_promised_is_lost(explorer_here: Explorer, tree: Kernel
 def test_planted_fault_is_found(
     explorer_here: Explorer, fault: str, case: Case, verdict: str
 ) -> None:
-    states = MORE_STATES.get(fault, PLANTED_STATES)
-    outcome = outcome_with(explorer_here, fault, case, states)
+    outcome = outcome_with(explorer_here, fault, case, PLANTED_STATES)
     assert outcome.failures and verdict in problems(outcome)
     assert f"--seed {outcome.case.seed} --state " in outcome.failures[0].command
     assert (repo_root() / outcome.failures[0].image).is_file()

@@ -43,8 +43,6 @@ PLANTED = {
     "eager-taken-for-logged": case("rewrite"),
     "eager-window-lost": case("rewrite"),
 }
-# What few states show takes more of them.
-STATES = {"eager-copy-missing": 300, "eager-no-floor": 800}
 
 
 @pytest.fixture(scope="module")
@@ -56,5 +54,4 @@ def explorer_here(kernel: str) -> Iterator[Explorer]:
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_fault_is_found(explorer_here: Explorer, fault: str) -> None:
-    states = STATES.get(fault, BOUNDARIES)
-    assert outcome_with(explorer_here, fault, PLANTED[fault], states).failures
+    assert outcome_with(explorer_here, fault, PLANTED[fault], BOUNDARIES).failures

@@ -56,8 +56,6 @@ FOUND_BY_THE_EXPLORER = {
     "burst-ordered-ignored": (Case("logged-mix", "eager", "dioread_lock"), "show junk"),
 }
 PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
-# Few transactions of these workloads expose anything.
-MORE_STATES = {"burst-exposure-ignored": 600, "burst-ordered-ignored": 250}
 STATES = 60
 
 
@@ -85,5 +83,5 @@ def test_a_test_finds_it(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, f
 def test_the_explorer_finds_it(kernel: str, fault: str) -> None:
     case, verdict = FOUND_BY_THE_EXPLORER[fault]
     with explorer(prepare_builds(kernel, silent)) as one:
-        outcome = outcome_with(one, fault, case, MORE_STATES.get(fault, STATES))
+        outcome = outcome_with(one, fault, case, STATES)
     assert outcome.failures and verdict in problems(outcome), problems(outcome)
