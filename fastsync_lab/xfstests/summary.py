@@ -124,12 +124,14 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
     tests = sorted({test for of_mode in runs.values() for test in of_mode})
     seconds = sum(one.seconds for of in runs.values() for all_of in of.values() for one in all_of)
     modules = ", ".join(sorted({data["key"]["modules_sha256"] for data in modes.values()}))
+    ours = {data["key"]["modules_sha256"] for mode, data in modes.items() if mode != CONTROL}
+    age = age_of(result) if len(ours) == 1 else "of several builds"
     found = [
         f"- {mode}, {test}: {what} ({history(runs, mode, test)})"
         for mode, test, what in differences(runs, tests)
     ]
     return [
-        f"Kernel {result['kernel_release']}, modules {modules} (ours {age_of(result)}), xfstests "
+        f"Kernel {result['kernel_release']}, modules {modules} (ours {age}), xfstests "
         f"{result['tree_commit']}, {seconds:,} s of the guests' clocks.",
         *left_out(result["modes"]),
         Grid(["mode", *COLUMNS], table_rows(runs, tests), texts=1),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import write_json
 from fastsync_lab.study import keeper
@@ -45,6 +46,14 @@ def result(release: str = "6.12", **keys: Key) -> dict[str, Any]:
         for mode, of in RUNS.items()
     }
     return {"kernel_release": release, "tree_commit": "1234", "modes": modes}
+
+
+def test_modes_of_several_builds_are_not_taken_for_those_of_the_last_run() -> None:
+    kept = result()
+    kept["source_sha256"] = source_digest("6.12")
+    assert "(ours of this tree)" in in_markdown(summary.parts(kept))
+    kept["modes"]["off"] = {"key": asdict(replace(KEY, modules_sha256="bb")), "tests": {}}
+    assert "(ours of several builds)" in in_markdown(summary.parts(kept))
 
 
 def test_document_has_the_tests_that_were_left_open() -> None:
