@@ -298,9 +298,9 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 		len = sysfs_emit(buf, "in_force no: %s\n",
 				 obstacle ?: "switching failed");
 	len += sysfs_emit_at(buf, len,
-			     "bursts %llu\nburst_blocks %llu\nflushes_saved %llu\ncovered %llu\njoined %llu\nbarriers %llu\n",
+			     "bursts %llu\nburst_blocks %llu\nflushes_saved %llu\ncovered %llu\njoined %llu\ncut %llu\nbarriers %llu\n",
 			     stats.bursts, stats.blocks, stats.bursts,
-			     stats.covered, stats.joined, stats.barriers);
+			     stats.covered, stats.joined, stats.cut, stats.barriers);
 	for (i = 0; i < JBD2_BURST_REASONS; i++)
 		len += sysfs_emit_at(buf, len, "barriers_%s %llu\n", reasons[i],
 				     stats.by_reason[i]);

@@ -33,6 +33,30 @@ static inline bool ext4_eager_in_force(struct super_block *sb)
 	return journal && jbd2_burst_on(journal);
 }
 
+/* What write-back maps in a handle while somebody syncs, if it can. */
+#define EXT4_EAGER_EXTENT_BYTES	SZ_1M
+
+/**
+ * ext4_eager_is_long_extent - is write-back to map what it has, and stop its handle?
+ * @sb: the file system
+ * @bh: the next buffer, for which it asks
+ * @len: how many blocks it has for one extent
+ *
+ * It takes the processor, and the device, a while to map and submit the 2,048 blocks of
+ * which an extent may consist, with the handle open. Somebody may sync meanwhile, and
+ * waits for it. So an extent is shorter if that is to be expected (burst_short.c).
+ *
+ * A folio is mapped to its end in one handle whatever is said here, so none is begun
+ * any more, rather than cut in two.
+ */
+static inline bool ext4_eager_is_long_extent(struct super_block *sb,
+					     struct buffer_head *bh, unsigned int len)
+{
+	return len >= EXT4_EAGER_EXTENT_BYTES >> sb->s_blocksize_bits &&
+	       ext4_eager_in_force(sb) && bh == folio_buffers(bh->b_folio) &&
+	       jbd2_burst_has_syncs(EXT4_SB(sb)->s_journal);
+}
+
 /**
  * ext4_eager_changed - buffers of a folio have been made dirty
  * @inode: the file

@@ -83,7 +83,8 @@
  * ----------
  *
  * The marks' lock, then the carrier's. Switching is serialized by s_umount, with
- * updates locked and the journal flushed. Counters are the commit thread's.
+ * updates locked and the journal flushed. Counters are the commit thread's,
+ * but for that of burst_short.c.
  */
 
 #include <linux/blkdev.h>

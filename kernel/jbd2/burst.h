@@ -50,6 +50,7 @@ struct jbd2_burst_stats {
 	u64	barriers;		/* commits that had them */
 	u64	by_reason[JBD2_BURST_REASONS];
 	u64	joined;			/* waiters that a burst has waited for */
+	u64	cut;			/* transactions, so as to be short; by lock */
 };
 
 /* Of a journal; beside it, as the carrier is. */
@@ -63,11 +64,18 @@ struct jbd2_burst {
 	u32			incompat;
 	struct crypto_shash	*driver;
 
-	spinlock_t		lock;	/* of marks, waiters and expected */
+	spinlock_t		lock;	/* of marks, waiters, expected and syncs */
 	struct jbd2_burst_mark	marks[2]; /* running and committing, by parity */
 	struct jbd2_burst_waiters waiters[2]; /* likewise */
 	unsigned int		expected; /* waiters for the next burst */
 	wait_queue_head_t	wait;	/* for as many */
+
+	/* Of syncs (burst_short.c); times are those of ktime_get(). */
+	tid_t			synced_tid; /* the last that one has waited for */
+	s64			synced_ns; /* when */
+	s64			gap_ns;	/* between two of them: a moving average */
+	s64			due_ns;	/* from when on a transaction may be cut, ... */
+	s64			until_ns; /* ... and until when */
 
 	tid_t			data_tids[2]; /* transactions with data, too */
 
@@ -89,6 +97,7 @@ struct jbd2_burst {
 	s64			block_ns; /* to write a block of a burst, ... */
 	s64			flush_ns; /* ... and to flush: moving averages */
 	unsigned int		worth;	/* blocks that take as long as a flush */
+	unsigned int		enough;	/* blocks for a transaction; 0: not known */
 	struct jbd2_burst_stats	stats;
 };
 
@@ -117,6 +126,7 @@ int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
 unsigned int jbd2_burst_worth(journal_t *journal);
 void jbd2_burst_not_worth(journal_t *journal);
+bool jbd2_burst_has_syncs(journal_t *journal);
 
 /* burst_tail.c, for the file system */
 void jbd2_burst_attach(journal_t *journal, int (*settle)(journal_t *journal));
@@ -149,6 +159,9 @@ void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
 void jbd2_burst_add_waiter(journal_t *journal, tid_t tid);
 void jbd2_burst_served(journal_t *journal, tid_t tid);
 void jbd2_burst_gather(journal_t *journal);
+s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall);
+void jbd2_burst_add_sync(journal_t *journal, tid_t tid);
+bool jbd2_burst_has_enough(transaction_t *transaction);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
@@ -195,6 +208,27 @@ static inline void jbd2_burst_join(journal_t *journal, tid_t tid)
 {
 	if (unlikely(jbd2_burst_on(journal)))
 		jbd2_burst_add_waiter(journal, tid);
+}
+
+/**
+ * jbd2_burst_note_sync - somebody syncs, and waits for a transaction
+ * @journal: the journal
+ * @tid: the transaction
+ */
+static inline void jbd2_burst_note_sync(journal_t *journal, tid_t tid)
+{
+	if (unlikely(jbd2_burst_on(journal)))
+		jbd2_burst_add_sync(journal, tid);
+}
+
+/**
+ * jbd2_burst_is_enough - is a transaction to be committed, though nobody waits for it?
+ * @transaction: in which the caller has a handle that he is about to stop
+ */
+static inline bool jbd2_burst_is_enough(transaction_t *transaction)
+{
+	return unlikely(jbd2_burst_on(transaction->t_journal)) &&
+	       jbd2_burst_has_enough(transaction);
 }
 
 /**

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Burst commits (burst.c): up to how many blocks of data a burst is worth its writes.
+ * Burst commits (burst.c): up to how many blocks of data a burst is worth its writes,
+ * and how many are enough for a transaction.
  *
  * Idea
  * ----
@@ -15,6 +16,8 @@
  * A block that is logged is copied before, and settled afterwards. With that it costs
  * two and a half times what the burst takes for it. A phone's eMMC transfers a block in
  * 75 us and flushes in 3.6 ms, which comes to some 20 blocks.
+ *
+ * By the same two times a transaction is long enough: burst_short.c.
  *
  * Invariants and why they hold
  * ----------------------------
@@ -41,20 +44,43 @@
 /*
  * New files of 8 to 80 blocks, each synced: on models of eMMC, UFS, SATA and NVMe
  * devices stock caught up where a flush took 2 to 2.5 times what a burst takes for the
- * blocks.
+ * blocks. So they are worth it as long as they take 1 / 2.5 of a flush.
  */
-#define JBD2_BURST_COST_PERCENT	250
+#define JBD2_BURST_WORTH_PERCENT	40
+
+/*
+ * A transaction is long enough when its blocks take so much of what its flush does, but
+ * some are logged with each (burst_short.c).
+ */
+#define JBD2_BURST_ENOUGH_PERCENT	80
+#define JBD2_BURST_ENOUGH_MIN		32
 
 /* Moving averages: for how much of a difference something new counts. */
 #define JBD2_BURST_FLUSH_WEIGHT	8
 #define JBD2_BURST_RISE_WEIGHT	16
 #define JBD2_BURST_FALL_WEIGHT	2
 
-static s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall)
+/**
+ * jbd2_burst_average - a moving average
+ * @before: what it was; 0 if there was none
+ * @now: what is new
+ * @rise: for which part of the difference that counts if it is larger, and ...
+ * @fall: ... if it is smaller
+ */
+s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall)
 {
 	if (!before)
 		return now;
 	return before + div_s64(now - before, now > before ? rise : fall);
+}
+
+/* How many blocks a burst writes in a part of what a flush takes. */
+static unsigned int jbd2_burst_blocks_in(const struct jbd2_burst *burst, int percent,
+					 int least)
+{
+	return clamp_t(s64, div64_s64(burst->flush_ns * percent,
+				      max(burst->block_ns, 1LL) * 100),
+		       least, INT_MAX);
 }
 
 /**
@@ -68,7 +94,6 @@ void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
 		      s64 flush_ns)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
-	s64 worth;
 
 	burst->flush_ns = jbd2_burst_average(burst->flush_ns, flush_ns,
 					     JBD2_BURST_FLUSH_WEIGHT,
@@ -79,9 +104,11 @@ void jbd2_burst_learn(journal_t *journal, unsigned long blocks, s64 write_ns,
 					     div_s64(write_ns, blocks),
 					     JBD2_BURST_RISE_WEIGHT,
 					     JBD2_BURST_FALL_WEIGHT);
-	worth = div64_s64(burst->flush_ns * 100,
-			  max(burst->block_ns, 1LL) * JBD2_BURST_COST_PERCENT);
-	WRITE_ONCE(burst->worth, clamp_t(s64, worth, 1, INT_MAX));
+	WRITE_ONCE(burst->worth,
+		   jbd2_burst_blocks_in(burst, JBD2_BURST_WORTH_PERCENT, 1));
+	WRITE_ONCE(burst->enough,
+		   jbd2_burst_blocks_in(burst, JBD2_BURST_ENOUGH_PERCENT,
+					JBD2_BURST_ENOUGH_MIN));
 }
 
 /**

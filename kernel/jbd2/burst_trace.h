@@ -150,6 +150,33 @@ TRACE_EVENT(jbd2_burst_gather,
 		  __entry->expected, __entry->before, __entry->after)
 );
 
+/* A transaction is committed, for it has enough blocks.  Nobody waits for it. */
+TRACE_EVENT(jbd2_burst_cut,
+
+	TP_PROTO(journal_t *journal, tid_t tid, unsigned int blocks,
+		 unsigned int enough),
+
+	TP_ARGS(journal, tid, blocks, enough),
+
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(tid_t, tid)
+		__field(unsigned int, blocks)
+		__field(unsigned int, enough)
+	),
+
+	TP_fast_assign(
+		__entry->dev = journal->j_fs_dev->bd_dev;
+		__entry->tid = tid;
+		__entry->blocks = blocks;
+		__entry->enough = enough;
+	),
+
+	TP_printk("dev %d,%d tid %u blocks %u of %u",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid,
+		  __entry->blocks, __entry->enough)
+);
+
 /* Commits are bursts from now on, or are so no more.  @tid: the next. */
 TRACE_EVENT(jbd2_burst_switch,
 

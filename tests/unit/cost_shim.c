@@ -10,6 +10,7 @@ struct jbd2_burst {
 	s64 block_ns;
 	s64 flush_ns;
 	unsigned int worth;
+	unsigned int enough;
 };
 
 static struct jbd2_burst the_burst;
@@ -33,3 +34,5 @@ static s64 div64_s64(s64 dividend, s64 divisor) { return dividend / divisor; }
 #include "burst_cost.c"
 
 void forget(void) { the_burst = (struct jbd2_burst) {}; }
+
+unsigned int enough(void) { return the_burst.enough; }

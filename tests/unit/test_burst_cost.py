@@ -23,6 +23,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.jbd2_burst_not_worth.argtypes = [ctypes.c_void_p]
     loaded.jbd2_burst_worth.argtypes = [ctypes.c_void_p]
     loaded.jbd2_burst_worth.restype = ctypes.c_uint32
+    loaded.enough.restype = ctypes.c_uint32
     return loaded
 
 
@@ -47,6 +48,10 @@ class Worth:
     def blocks(self) -> int:
         return int(self.library.jbd2_burst_worth(None))
 
+    @property
+    def enough(self) -> int:
+        return int(self.library.enough())
+
 
 def test_nothing_is_known_before_a_burst_is_large_enough(worth: Worth) -> None:
     assert worth.blocks == UNKNOWN
@@ -54,6 +59,18 @@ def test_nothing_is_known_before_a_burst_is_large_enough(worth: Worth) -> None:
     assert worth.blocks == UNKNOWN
     worth.learn(LEAST, 75, 3600)
     assert worth.blocks == 19
+
+
+@pytest.mark.parametrize(
+    ("block_us", "flush_us", "expected"),
+    [(75, 3600, 38), (20, 1620, 64), (10, 1030, 82), (27, 300, 32), (100, 0, 32)],
+)
+def test_blocks_that_take_most_of_a_flush_are_enough_but_some_always_are(
+    worth: Worth, block_us: float, flush_us: float, expected: int
+) -> None:
+    assert worth.enough == 0
+    worth.learn(20, block_us, flush_us, times=3)
+    assert worth.enough == expected
 
 
 @pytest.mark.parametrize(

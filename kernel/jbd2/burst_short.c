@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Burst commits (burst.c): transactions stay short where somebody syncs now and then.
+ *
+ * Idea
+ * ----
+ *
+ * A sync commits the running transaction, with all that others have logged into it.
+ * Beside a task that creates files and never syncs that is some hundred blocks in a
+ * second, each of which is copied, summed up and written while the sync waits. But one
+ * knows how often somebody has synced of late. So a few times before the next sync is
+ * to be expected the running transaction is cut: committed, if a burst of its blocks
+ * would take about as long as its flush, and nobody waits for that.
+ *
+ * A worked example; a flush takes 1.6 ms, a block 30 us, so some 40 blocks are enough:
+ *
+ *   A has synced once a second of late. C creates files, 150 blocks in a second.
+ *   A syncs. For a quarter of a second nothing is cut.
+ *   T7 has 40 blocks when C stops a handle: its commit is asked for. T8 runs. So it goes
+ *	with T8 and T9.
+ *   A has logged into T10, which has 30 blocks, and waits for it: 2.5 ms, not 6.
+ *	Had T9 been on its way then, A would have waited for the rest of it, too.
+ *   A goes. Two seconds after its last sync nothing is cut any more.
+ *
+ * A sync also waits for the handles that are open when it comes. Those of write-back
+ * are long, so ext4 maps less in each of them meanwhile: ext4_eager_is_long_extent().
+ *
+ * Invariants and why they hold
+ * ----------------------------
+ *
+ * - No promise depends on it: a commit begins sooner than it would have.
+ * - What is cut logs again what changes all the time, and changes at random are gathered
+ *   for a shorter time. That has a price, so there are at most seven cuts for a sync: one
+ *   in a quarter of the time between two syncs, until twice that time has passed.
+ * - Who syncs all the time commits so often himself that a cut would only be in his way.
+ *   Nothing is cut where a flush takes an eighth of the time between two syncs, or more.
+ * - Who syncs less often than periodic commits come finds what has been logged since the
+ *   last of them, as in stock jbd2.
+ * - Settling, checkpoints and syncfs wait for commits, too, and are no syncs here:
+ *   only jbd2_complete_transaction() is asked.
+ * - A transaction that has data of a sync is left alone: the sync is about to commit it.
+ *   So is one behind a commit that is under way: the cut would be of no use to who
+ *   waits for that, and would end a carried commit's patience.
+ * - It bounds no handle. One that is extended again and again, a truncation, makes a
+ *   transaction as large as it does in stock jbd2.
+ *
+ * The marks' lock guards what is known of syncs. What is read without it may be old, or
+ * on a 32-bit machine torn: that costs a cut, or spares one.
+ */
+
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
+
+#include "burst.h"
+#include "burst_trace.h"
+
+/* So many blocks are enough before a burst has told what a block takes. */
+#define JBD2_BURST_SHORT_FIRST		64
+
+/* A cut is due after that part of the time between two syncs ... */
+#define JBD2_BURST_SHORT_PART		4
+/* ... if that time is at least so many times what a flush takes. */
+#define JBD2_BURST_SHORT_FLUSHES	8
+
+/* How much a new gap between two syncs counts for the average. */
+#define JBD2_BURST_SHORT_WEIGHT		4
+
+/* Somebody has synced again: when are cuts of use now? */
+static void jbd2_burst_expect_sync(struct jbd2_burst *burst, s64 now, s64 periodic_ns)
+{
+	s64 gap_ns = min(now - burst->synced_ns, 2 * periodic_ns);
+	s64 flush_ns;
+
+	gap_ns = jbd2_burst_average(burst->gap_ns, gap_ns, JBD2_BURST_SHORT_WEIGHT,
+				    JBD2_BURST_SHORT_WEIGHT);
+	burst->gap_ns = gap_ns;
+	WRITE_ONCE(burst->until_ns, gap_ns < periodic_ns ? now + 2 * gap_ns : now);
+	/* The commit thread may change it: either value will do. */
+	flush_ns = data_race(burst->flush_ns);
+	WRITE_ONCE(burst->due_ns, gap_ns < JBD2_BURST_SHORT_FLUSHES * flush_ns ?
+				  S64_MAX : now + gap_ns / JBD2_BURST_SHORT_PART);
+}
+
+/* jbd2_burst_note_sync(), where there are bursts. */
+void jbd2_burst_add_sync(journal_t *journal, tid_t tid)
+{
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+	s64 periodic_ns = jiffies64_to_nsecs(READ_ONCE(journal->j_commit_interval));
+	s64 now = ktime_get();
+
+	spin_lock(&burst->lock);
+	/* Those who wait for one commit are one sync. */
+	if (burst->synced_tid != tid) {
+		if (burst->synced_ns)
+			jbd2_burst_expect_sync(burst, now, periodic_ns);
+		burst->synced_ns = now;
+		burst->synced_tid = tid;
+	}
+	spin_unlock(&burst->lock);
+}
+
+/**
+ * jbd2_burst_has_syncs - is a sync to be expected, so that others should be brief?
+ * @journal: the journal, with bursts
+ */
+bool jbd2_burst_has_syncs(journal_t *journal)
+{
+	return ktime_get() < READ_ONCE(jbd2_burst_of(journal)->until_ns);
+}
+EXPORT_SYMBOL(jbd2_burst_has_syncs);
+
+/* Only one of those who ask at once is told so. */
+static bool jbd2_burst_is_due(struct jbd2_burst *burst)
+{
+	s64 now = ktime_get();
+	bool is_due;
+
+	if (now < READ_ONCE(burst->due_ns) || now >= READ_ONCE(burst->until_ns))
+		return false;
+	spin_lock(&burst->lock);
+	is_due = now >= burst->due_ns;
+	if (is_due) {
+		WRITE_ONCE(burst->due_ns, now + burst->gap_ns / JBD2_BURST_SHORT_PART);
+		burst->stats.cut++;
+	}
+	spin_unlock(&burst->lock);
+	return is_due;
+}
+
+/* jbd2_burst_is_enough(), where there are bursts. */
+bool jbd2_burst_has_enough(transaction_t *transaction)
+{
+	journal_t *journal = transaction->t_journal;
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+	unsigned int enough = READ_ONCE(burst->enough) ?: JBD2_BURST_SHORT_FIRST;
+	/* Beside those who file buffers: a few more do not matter. */
+	unsigned int blocks = data_race(transaction->t_nr_buffers);
+	tid_t tid = transaction->t_tid;
+
+	if (blocks < enough || READ_ONCE(burst->data_tids[tid & 1]) == tid)
+		return false;
+	/* Without j_state_lock: a wrong answer is a cut that was of no use. */
+	if (data_race(journal->j_commit_request == tid ||
+		      journal->j_committing_transaction))
+		return false;
+	if (!jbd2_burst_is_due(burst))
+		return false;
+	trace_jbd2_burst_cut(journal, tid, blocks, enough);
+	return true;
+}
