@@ -46,8 +46,8 @@ static inline bool ext4_eager_in_force(struct super_block *sb)
  * which an extent may consist, with the handle open. Somebody may sync meanwhile, and
  * waits for it. So an extent is shorter if that is to be expected (burst_short.c).
  *
- * A folio is mapped to its end in one handle whatever is said here, so none is begun
- * any more, rather than cut in two.
+ * A folio is mapped to its end in one handle, if there are credits and blocks, whatever
+ * is said here. So none is begun any more, rather than cut in two.
  */
 static inline bool ext4_eager_is_long_extent(struct super_block *sb,
 					     struct buffer_head *bh, unsigned int len)

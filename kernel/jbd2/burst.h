@@ -71,11 +71,12 @@ struct jbd2_burst {
 	wait_queue_head_t	wait;	/* for as many */
 
 	/* Of syncs (burst_short.c); times are those of ktime_get(). */
-	tid_t			synced_tid; /* the last that one has waited for */
+	tid_t			synced_tid; /* the last that one has named */
 	s64			synced_ns; /* when */
-	s64			gap_ns;	/* between two of them: a moving average */
+	s64			gap_ns;	/* between groups of them: a moving average */
 	s64			due_ns;	/* from when on a transaction may be cut, ... */
 	s64			until_ns; /* ... and until when */
+	tid_t			cut_tid; /* the last that was */
 
 	tid_t			data_tids[2]; /* transactions with data, too */
 
@@ -127,6 +128,7 @@ void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
 unsigned int jbd2_burst_worth(journal_t *journal);
 void jbd2_burst_not_worth(journal_t *journal);
 bool jbd2_burst_has_syncs(journal_t *journal);
+void jbd2_burst_add_sync(journal_t *journal, tid_t tid);
 
 /* burst_tail.c, for the file system */
 void jbd2_burst_attach(journal_t *journal, int (*settle)(journal_t *journal));
@@ -160,8 +162,8 @@ void jbd2_burst_add_waiter(journal_t *journal, tid_t tid);
 void jbd2_burst_served(journal_t *journal, tid_t tid);
 void jbd2_burst_gather(journal_t *journal);
 s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall);
-void jbd2_burst_add_sync(journal_t *journal, tid_t tid);
 bool jbd2_burst_has_enough(transaction_t *transaction);
+bool jbd2_burst_is_cut(struct jbd2_burst *burst, tid_t tid);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
@@ -211,9 +213,9 @@ static inline void jbd2_burst_join(journal_t *journal, tid_t tid)
 }
 
 /**
- * jbd2_burst_note_sync - somebody syncs, and waits for a transaction
+ * jbd2_burst_note_sync - somebody syncs
  * @journal: the journal
- * @tid: the transaction
+ * @tid: the transaction that has to be committed for that
  */
 static inline void jbd2_burst_note_sync(journal_t *journal, tid_t tid)
 {

@@ -161,8 +161,11 @@ void jbd2_burst_gather(journal_t *journal)
 				     jbd2_patience_ns(burst->flush_ns));
 	unsigned int before, after;
 
+	before = jbd2_burst_waiters(burst, tid);
+	if (!before && jbd2_burst_is_cut(burst, tid))
+		goto out;
 	/* Who has asked for the commit may not have joined yet. */
-	before = max(jbd2_burst_waiters(burst, tid), 1U);
+	before = max(before, 1U);
 	if (before >= burst->expected || jbd2_patience_ends(until) ||
 	    !jbd2_burst_is_open(journal))
 		goto out;

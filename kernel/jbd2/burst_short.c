@@ -9,8 +9,8 @@
  * Beside a task that creates files and never syncs that is some hundred blocks in a
  * second, each of which is copied, summed up and written while the sync waits. But one
  * knows how often somebody has synced of late. So a few times before the next sync is
- * to be expected the running transaction is cut: committed, if a burst of its blocks
- * would take about as long as its flush, and nobody waits for that.
+ * to be expected the running transaction is cut: committed, if writing its blocks would
+ * take about as long as a flush does.
  *
  * A worked example; a flush takes 1.6 ms, a block 30 us, so some 40 blocks are enough:
  *
@@ -31,13 +31,19 @@
  * - No promise depends on it: a commit begins sooner than it would have.
  * - What is cut logs again what changes all the time, and changes at random are gathered
  *   for a shorter time. That has a price, so there are at most seven cuts for a sync: one
- *   in a quarter of the time between two syncs, until twice that time has passed.
- * - Who syncs all the time commits so often himself that a cut would only be in his way.
- *   Nothing is cut where a flush takes an eighth of the time between two syncs, or more.
- * - Who syncs less often than periodic commits come finds what has been logged since the
- *   last of them, as in stock jbd2.
- * - Settling, checkpoints and syncfs wait for commits, too, and are no syncs here:
- *   only jbd2_complete_transaction() is asked.
+ *   in a quarter of the time between two syncs, until twice that time has passed. And
+ *   that time is at least eight times what a cut may take, with barriers if the
+ *   transaction is marked. Where that is not known nothing is cut.
+ * - Syncs that come closer together are one: a group, as databases have them, or somebody
+ *   who syncs all the time. Nothing is cut between them, and the time between two groups
+ *   is what counts.
+ * - If that is longer than periodic commits usually take to come nothing is cut, either.
+ *   Such a sync finds what has been logged since the last commit, as in stock jbd2.
+ * - What counts is a fsync, of a file or a folder, that names a transaction which none
+ *   has named before. Settling, checkpoints and sync(2) wait for commits, too, and do not
+ *   count; nor do handles that are synchronous themselves.
+ * - A commit waits for all handles, and new ones wait for it. So a transaction is cut
+ *   only by the last handle that is open, and there is nothing to wait for.
  * - A transaction that has data of a sync is left alone: the sync is about to commit it.
  *   So is one behind a commit that is under way: the cut would be of no use to who
  *   waits for that, and would end a carried commit's patience.
@@ -48,69 +54,80 @@
  * on a 32-bit machine torn: that costs a cut, or spares one.
  */
 
-#include <linux/jiffies.h>
 #include <linux/ktime.h>
 
 #include "burst.h"
 #include "burst_trace.h"
 
-/* So many blocks are enough before a burst has told what a block takes. */
-#define JBD2_BURST_SHORT_FIRST		64
-
 /* A cut is due after that part of the time between two syncs ... */
 #define JBD2_BURST_SHORT_PART		4
-/* ... if that time is at least so many times what a flush takes. */
-#define JBD2_BURST_SHORT_FLUSHES	8
+/* ... if that time is at least so many times what a cut may take: two barriers. */
+#define JBD2_BURST_SHORT_COSTS		8
+
+/* Who syncs less often than periodic commits usually come is not waited for. */
+#define JBD2_BURST_SHORT_MAX_NS		(5LL * NSEC_PER_SEC)
 
 /* How much a new gap between two syncs counts for the average. */
 #define JBD2_BURST_SHORT_WEIGHT		4
 
-/* Somebody has synced again: when are cuts of use now? */
-static void jbd2_burst_expect_sync(struct jbd2_burst *burst, s64 now, s64 periodic_ns)
+/* The shortest time between two syncs that is worth cuts; S64_MAX if not known. */
+static s64 jbd2_burst_least_gap(struct jbd2_burst *burst)
 {
-	s64 gap_ns = min(now - burst->synced_ns, 2 * periodic_ns);
-	s64 flush_ns;
+	/* The commit thread may change them: any values of late will do. */
+	s64 flush_ns = data_race(burst->flush_ns), block_ns = data_race(burst->block_ns);
+	unsigned int enough = READ_ONCE(burst->enough);
 
-	gap_ns = jbd2_burst_average(burst->gap_ns, gap_ns, JBD2_BURST_SHORT_WEIGHT,
-				    JBD2_BURST_SHORT_WEIGHT);
-	burst->gap_ns = gap_ns;
-	WRITE_ONCE(burst->until_ns, gap_ns < periodic_ns ? now + 2 * gap_ns : now);
-	/* The commit thread may change it: either value will do. */
-	flush_ns = data_race(burst->flush_ns);
-	WRITE_ONCE(burst->due_ns, gap_ns < JBD2_BURST_SHORT_FLUSHES * flush_ns ?
-				  S64_MAX : now + gap_ns / JBD2_BURST_SHORT_PART);
+	if (!enough)
+		return S64_MAX;
+	return JBD2_BURST_SHORT_COSTS * (2 * flush_ns + enough * block_ns);
+}
+
+/* Somebody has synced, so long after the last sync. When are cuts of use now? */
+static void jbd2_burst_expect_sync(struct jbd2_burst *burst, s64 now, s64 gap_ns)
+{
+	if (gap_ns >= jbd2_burst_least_gap(burst))
+		burst->gap_ns = jbd2_burst_average(burst->gap_ns,
+						   min(gap_ns, 2 * JBD2_BURST_SHORT_MAX_NS),
+						   JBD2_BURST_SHORT_WEIGHT,
+						   JBD2_BURST_SHORT_WEIGHT);
+	gap_ns = burst->gap_ns < JBD2_BURST_SHORT_MAX_NS ? burst->gap_ns : 0;
+	WRITE_ONCE(burst->due_ns, now + gap_ns / JBD2_BURST_SHORT_PART);
+	WRITE_ONCE(burst->until_ns, now + 2 * gap_ns);
 }
 
 /* jbd2_burst_note_sync(), where there are bursts. */
 void jbd2_burst_add_sync(journal_t *journal, tid_t tid)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
-	s64 periodic_ns = jiffies64_to_nsecs(READ_ONCE(journal->j_commit_interval));
-	s64 now = ktime_get();
+	s64 now;
 
 	spin_lock(&burst->lock);
+	now = ktime_get();
 	/* Those who wait for one commit are one sync. */
-	if (burst->synced_tid != tid) {
+	if (!burst->synced_ns || tid_gt(tid, burst->synced_tid)) {
 		if (burst->synced_ns)
-			jbd2_burst_expect_sync(burst, now, periodic_ns);
-		burst->synced_ns = now;
+			jbd2_burst_expect_sync(burst, now, now - burst->synced_ns);
+		WRITE_ONCE(burst->synced_ns, now);
 		burst->synced_tid = tid;
 	}
 	spin_unlock(&burst->lock);
 }
+EXPORT_SYMBOL(jbd2_burst_add_sync);
 
 /**
- * jbd2_burst_has_syncs - is a sync to be expected, so that others should be brief?
+ * jbd2_burst_has_syncs - does somebody sync now and then, so that others should be brief?
  * @journal: the journal, with bursts
  */
 bool jbd2_burst_has_syncs(journal_t *journal)
 {
-	return ktime_get() < READ_ONCE(jbd2_burst_of(journal)->until_ns);
+	s64 synced_ns = READ_ONCE(jbd2_burst_of(journal)->synced_ns);
+
+	return synced_ns && ktime_get() < synced_ns + JBD2_BURST_SHORT_MAX_NS;
 }
 EXPORT_SYMBOL(jbd2_burst_has_syncs);
 
 /* Only one of those who ask at once is told so. */
-static bool jbd2_burst_is_due(struct jbd2_burst *burst)
+static bool jbd2_burst_is_due(struct jbd2_burst *burst, tid_t tid)
 {
 	s64 now = ktime_get();
 	bool is_due;
@@ -121,6 +138,7 @@ static bool jbd2_burst_is_due(struct jbd2_burst *burst)
 	is_due = now >= burst->due_ns;
 	if (is_due) {
 		WRITE_ONCE(burst->due_ns, now + burst->gap_ns / JBD2_BURST_SHORT_PART);
+		burst->cut_tid = tid;
 		burst->stats.cut++;
 	}
 	spin_unlock(&burst->lock);
@@ -132,19 +150,35 @@ bool jbd2_burst_has_enough(transaction_t *transaction)
 {
 	journal_t *journal = transaction->t_journal;
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
-	unsigned int enough = READ_ONCE(burst->enough) ?: JBD2_BURST_SHORT_FIRST;
+	unsigned int enough = READ_ONCE(burst->enough);
 	/* Beside those who file buffers: a few more do not matter. */
 	unsigned int blocks = data_race(transaction->t_nr_buffers);
 	tid_t tid = transaction->t_tid;
 
-	if (blocks < enough || READ_ONCE(burst->data_tids[tid & 1]) == tid)
+	if (blocks < enough || READ_ONCE(burst->data_tids[tid & 1]) == tid ||
+	    atomic_read(&transaction->t_updates) > 1)
 		return false;
 	/* Without j_state_lock: a wrong answer is a cut that was of no use. */
 	if (data_race(journal->j_commit_request == tid ||
 		      journal->j_committing_transaction))
 		return false;
-	if (!jbd2_burst_is_due(burst))
+	if (!jbd2_burst_is_due(burst, tid))
 		return false;
 	trace_jbd2_burst_cut(journal, tid, blocks, enough);
 	return true;
+}
+
+/**
+ * jbd2_burst_is_cut - has nobody but a cut asked for a commit?
+ * @burst: of the journal
+ * @tid: the transaction, of which a commit begins, and for which nobody waits
+ */
+bool jbd2_burst_is_cut(struct jbd2_burst *burst, tid_t tid)
+{
+	bool is_cut;
+
+	spin_lock(&burst->lock);
+	is_cut = burst->cut_tid == tid;
+	spin_unlock(&burst->lock);
+	return is_cut;
 }

@@ -150,7 +150,7 @@ TRACE_EVENT(jbd2_burst_gather,
 		  __entry->expected, __entry->before, __entry->after)
 );
 
-/* A transaction is committed, for it has enough blocks.  Nobody waits for it. */
+/* A transaction is to be committed, for it has enough blocks, and nobody has asked. */
 TRACE_EVENT(jbd2_burst_cut,
 
 	TP_PROTO(journal_t *journal, tid_t tid, unsigned int blocks,

@@ -12,7 +12,6 @@ typedef struct transaction_s transaction_t;
 typedef int spinlock_t;
 
 struct journal_s {
-	unsigned long j_commit_interval;	/* ms */
 	tid_t j_commit_request;
 	transaction_t *j_committing_transaction;
 };
@@ -21,6 +20,7 @@ struct transaction_s {
 	journal_t *t_journal;
 	tid_t t_tid;
 	int t_nr_buffers;
+	int t_updates;
 };
 
 struct jbd2_burst {
@@ -28,6 +28,7 @@ struct jbd2_burst {
 	tid_t data_tids[2];
 	tid_t synced_tid;
 	s64 synced_ns, gap_ns, due_ns, until_ns;
+	tid_t cut_tid;
 	s64 block_ns, flush_ns;
 	unsigned int worth, enough;
 	struct { u64 cut; } stats;
@@ -47,7 +48,7 @@ static struct jbd2_burst *jbd2_burst_of(journal_t *journal)
 static s64 div_s64(s64 dividend, int divisor) { return dividend / divisor; }
 static s64 div64_s64(s64 dividend, s64 divisor) { return dividend / divisor; }
 static s64 ktime_get(void) { return the_time; }
-static u64 jiffies64_to_nsecs(u64 ms) { return ms * 1000000; }
+static bool tid_gt(tid_t x, tid_t y) { return (int)(x - y) > 0; }
 static void spin_lock(spinlock_t *lock) { (void)lock; }
 static void spin_unlock(spinlock_t *lock) { (void)lock; }
 static void trace_jbd2_burst_cut(journal_t *journal, tid_t tid, unsigned int blocks,
@@ -56,7 +57,9 @@ static void trace_jbd2_burst_cut(journal_t *journal, tid_t tid, unsigned int blo
 	(void)journal, (void)tid, (void)blocks, (void)enough;
 }
 
+#define NSEC_PER_SEC		1000000000L
 #define S64_MAX			INT64_MAX
+#define atomic_read(x)		(*(x))
 #define READ_ONCE(x)		(x)
 #define WRITE_ONCE(x, value)	((x) = (value))
 #define data_race(x)		(x)
@@ -71,11 +74,13 @@ s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall);
 #include "burst_cost.c"
 #include "burst_short.c"
 
-/* A flush takes so long, and so many blocks are enough. */
-void begin(unsigned long commit_ms, s64 flush_ns, unsigned int enough)
+/* What a flush and a block take; of no blocks nothing is known. */
+void begin(s64 flush_ns, s64 block_ns, unsigned int enough)
 {
-	the_burst = (struct jbd2_burst) { .flush_ns = flush_ns, .enough = enough };
-	the_journal = (journal_t) { .j_commit_interval = commit_ms };
+	the_burst = (struct jbd2_burst) {
+		.flush_ns = flush_ns, .block_ns = block_ns, .enough = enough
+	};
+	the_journal = (journal_t) {};
 	the_time = 1000000000;
 }
 
@@ -86,9 +91,11 @@ void commit(bool under_way) { the_journal.j_committing_transaction = under_way ?
 void log_data(tid_t tid) { the_burst.data_tids[tid & 1] = tid; }
 bool expects(void) { return jbd2_burst_has_syncs(&the_journal); }
 
-bool cuts(tid_t tid, int blocks)
+bool cuts(tid_t tid, int blocks, int handles)
 {
-	transaction_t transaction = { &the_journal, tid, blocks };
+	transaction_t transaction = { &the_journal, tid, blocks, handles };
 
 	return jbd2_burst_has_enough(&transaction);
 }
+
+bool is_cut(tid_t tid) { return jbd2_burst_is_cut(&the_burst, tid); }

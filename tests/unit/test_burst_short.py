@@ -7,31 +7,31 @@ import pytest
 from tests.unit import shim
 
 MS = 10**6
-FLUSH_MS = 2
-ENOUGH = 40
-FIRST = 64
-COMMIT_MS = 5000
+FLUSH_MS, BLOCK_MS, ENOUGH = 2.0, 0.04, 40
+LEAST_MS = 45  # eight times two flushes and enough blocks take 44.8 ms
+MAX_MS = 5000
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    headers = ["linux/jiffies.h", "linux/ktime.h", "trace/define_trace.h"]
     loaded = shim.load(
         "short_shim", "jbd2", tmp_path_factory.mktemp("short"), "-O2", "-D_JBD2_BURST_H",
-        "-D_JBD2_BURST_TRACE_H",         *shim.SANITIZED, headers=headers,
+        "-D_JBD2_BURST_TRACE_H", *shim.SANITIZED,
+        headers=["linux/ktime.h", "trace/define_trace.h"],
     )  # fmt: skip
-    loaded.begin.argtypes = [ctypes.c_ulong, ctypes.c_int64, ctypes.c_uint]
+    loaded.begin.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     loaded.pass_ns.argtypes = [ctypes.c_int64]
-    loaded.expects.restype = loaded.cuts.restype = ctypes.c_bool
+    for name in ("expects", "cuts", "is_cut"):
+        getattr(loaded, name).restype = ctypes.c_bool
     return loaded
 
 
 class Journal:
-    """A journal, somebody who syncs, and transactions with numbers that rise by themselves."""
+    """A journal, and somebody who syncs: each sync names a transaction of its own."""
 
-    def __init__(self, library: ctypes.CDLL, enough: int = ENOUGH) -> None:
+    def __init__(self, library: ctypes.CDLL, *, enough: int = ENOUGH) -> None:
         self.library, self.tid = library, 1
-        library.begin(COMMIT_MS, FLUSH_MS * MS, enough)
+        library.begin(int(FLUSH_MS * MS), int(BLOCK_MS * MS), enough)
 
     def wait(self, ms: float) -> None:
         self.library.pass_ns(int(ms * MS))
@@ -45,9 +45,9 @@ class Journal:
             self.wait(every_ms)
             self.sync()
 
-    def cut(self, blocks: int = 1000) -> bool:
+    def cut(self, blocks: int = 1000, handles: int = 1) -> bool:
         """Somebody stops a handle; what is cut is committed at once."""
-        done = bool(self.library.cuts(self.tid, blocks))
+        done = bool(self.library.cuts(self.tid, blocks, handles))
         self.tid += done
         return done
 
@@ -66,40 +66,49 @@ def journal(library: ctypes.CDLL) -> Journal:
     return Journal(library)
 
 
-@pytest.mark.parametrize("every_ms", [20, 100, 1000, 4000])
+@pytest.mark.parametrize("every_ms", [48, 100, 1000, 4000])
 def test_seven_cuts_behind_the_last_sync_and_three_before_the_next(
     journal: Journal, every_ms: int
 ) -> None:
     journal.syncs(every_ms)
     quarter = every_ms // 4
     assert journal.cuts_in(10 * every_ms) == [quarter * n for n in range(1, 8)]
-    assert not journal.library.expects()
     journal.syncs(every_ms)
-    assert journal.library.expects()
     assert len(journal.cuts_in(every_ms)) == 3
 
 
-@pytest.mark.parametrize("every_ms", [1, 8 * FLUSH_MS - 1])
-def test_nothing_is_cut_for_who_syncs_all_the_time_but_write_back_is_brief(
-    journal: Journal, every_ms: int
-) -> None:
+@pytest.mark.parametrize("every_ms", [1, LEAST_MS - 1])
+def test_nothing_is_cut_for_who_syncs_all_the_time(journal: Journal, every_ms: int) -> None:
     journal.syncs(every_ms)
-    assert journal.library.expects()
-    assert journal.cuts_in(100) == []
+    assert journal.cuts_in(200) == []
+    journal.syncs(LEAST_MS, 2)
+    assert journal.cuts_in(200) != []
+
+
+@pytest.mark.parametrize("size", [2, 6])
+def test_a_group_of_syncs_is_one(journal: Journal, size: int) -> None:
+    for _ in range(10):
+        journal.syncs(5, size)
+        journal.wait(1000)
+    journal.syncs(5, size)
+    assert len(journal.cuts_in(1000)) == 3
+
+
+def test_who_syncs_all_the_time_after_a_while_of_less_is_not_cut(journal: Journal) -> None:
+    journal.syncs(100)
+    for _ in range(100):
+        journal.sync()
+        assert journal.cuts_in(20) == []
 
 
 def test_nothing_is_cut_for_who_syncs_seldom(journal: Journal) -> None:
-    journal.syncs(COMMIT_MS + 1)
-    assert not journal.library.expects()
-    assert journal.cuts_in(4 * COMMIT_MS, 10) == []
+    journal.syncs(MAX_MS)
+    assert journal.cuts_in(4 * MAX_MS, 10) == []
 
 
 def test_a_pause_is_forgotten(journal: Journal) -> None:
-    """However long: it counts as twice the time between two periodic commits."""
     journal.syncs(100)
     journal.wait(10**9)
-    journal.sync()
-    assert journal.library.expects()
     journal.syncs(100, 30)
     assert journal.cuts_in(100)[0] in (25, 26)
 
@@ -107,27 +116,58 @@ def test_a_pause_is_forgotten(journal: Journal) -> None:
 @pytest.mark.parametrize("syncs", [0, 1])
 def test_nothing_is_known_before_somebody_has_synced_twice(journal: Journal, syncs: int) -> None:
     journal.syncs(100, syncs)
-    assert not journal.library.expects()
     assert journal.cuts_in(1000) == []
 
 
+def test_nothing_is_known_before_a_burst_has_told(library: ctypes.CDLL) -> None:
+    unknown = Journal(library, enough=0)
+    unknown.syncs(100)
+    assert unknown.cuts_in(1000) == []
+
+
+def test_write_back_is_brief_for_a_while_after_each_sync(journal: Journal) -> None:
+    assert not journal.library.expects()
+    journal.sync()
+    assert journal.library.expects()
+    journal.wait(MAX_MS - 1)
+    assert journal.library.expects()
+    journal.wait(1)
+    assert not journal.library.expects()
+
+
 def test_tasks_that_wait_for_one_commit_are_one_sync(journal: Journal) -> None:
+    """Also if those of the next come between them."""
     journal.syncs(1000)
-    for _ in range(100):
-        journal.library.sync_tid(journal.tid - 1)
-    assert journal.cuts_in(1000) == [250, 500, 750]
+    for turn in range(100):
+        journal.library.sync_tid(journal.tid - 2 + turn % 2)
+        journal.wait(1)
+    assert journal.cuts_in(900) == [150, 400, 650]
 
 
-def test_fewer_blocks_are_not_cut(journal: Journal, library: ctypes.CDLL) -> None:
+def test_numbers_begin_anew(journal: Journal) -> None:
+    journal.tid = 2**32 - 10
+    journal.library.sync_tid(journal.tid)
+    for n in range(20):
+        journal.wait(100)
+        journal.library.sync_tid((journal.tid + 1 + n) % 2**32)
+    journal.tid = 100
+    assert len(journal.cuts_in(1000)) == 7
+
+
+def test_fewer_blocks_are_not_cut(journal: Journal) -> None:
     journal.syncs(100)
     journal.wait(50)
     assert not journal.cut(ENOUGH - 1)
     assert journal.cut(ENOUGH)
-    unknown = Journal(library, enough=0)
-    unknown.syncs(100)
-    unknown.wait(50)
-    assert not unknown.cut(FIRST - 1)
-    assert unknown.cut(FIRST)
+
+
+def test_only_the_last_handle_that_is_open_cuts(journal: Journal) -> None:
+    journal.syncs(100)
+    journal.wait(50)
+    assert not journal.cut(handles=2)
+    assert journal.cut(handles=1)
+    assert journal.library.is_cut(journal.tid - 1)
+    assert not journal.library.is_cut(journal.tid)
 
 
 def test_what_is_committed_soon_is_left_alone(journal: Journal) -> None:

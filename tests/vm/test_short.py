@@ -55,25 +55,15 @@ def test_beside_who_never_syncs_a_sync_finds_few_blocks(fs: GuestFs) -> None:
     [
         pytest.param(SYNC, id="once"),
         pytest.param(f"{SYNCS}\nsleep 3", id="no more"),
-        pytest.param(f"{SYNC}\nsleep 301\n" * 3 + SYNC, id="seldom"),
-        pytest.param(SYNC + f"\nsleep 1; touch {MNT}/t; sync" * 3, id="syncfs"),
+        pytest.param(f"{SYNC}\nsleep 6\n" * 3 + SYNC, id="seldom"),
+        pytest.param(SYNC + f"\nsleep 1; touch {MNT}/t; sync" * 3, id="sync"),
     ],
 )
 def test_where_no_sync_is_expected_a_transaction_grows(fs: GuestFs, before: str) -> None:
     with fs.mounted(OPTIONS, mkfs=MKFS):
         text = traced(fs, f"{NEIGHBOUR}\n{SYNC}", before=before)
     assert cuts(text) == []
-    assert max(bursts(text)) > FILES / 16
-
-
-def test_beside_who_syncs_all_the_time_nothing_is_cut(slow_flushes: GuestFs) -> None:
-    """Eight flushes take longer than the time between two syncs."""
-    appends = slow_flushes.together("append fsync " * 60)
-    with slow_flushes.mounted(OPTIONS, mkfs=MKFS):
-        slow_flushes.vm.run(f"echo >{MNT}/w1")
-        text = traced(slow_flushes, f"({NEIGHBOUR}) & {appends}", before=SYNCS)
-    assert cuts(text) == []
-    assert len(bursts(text)) >= 60
+    assert max(bursts(text)) > FILES / 32  # settling may have come in the midst
 
 
 def test_a_sync_of_many_pages_is_not_cut_in_two(fs: GuestFs) -> None:
@@ -88,7 +78,7 @@ def test_without_the_option_a_transaction_grows(fs: GuestFs) -> None:
     commits = "events/jbd2/jbd2_run_stats/enable"
     with fs.mounted("commit=300", mkfs=MKFS):
         text = trace_requests(
-            fs.vm, f"echo 1 >{commits}\n{NEIGHBOUR}\n{SYNC}\necho 0 >{commits}", before=SYNC
+            fs.vm, f"echo 1 >{commits}\n{NEIGHBOUR}\n{SYNC}\necho 0 >{commits}", before=SYNCS
         )
     logged = [int(blocks) for blocks in re.findall(r"jbd2_run_stats: .* blocks (\d+)", text)]
     assert len(logged) == 1
@@ -98,7 +88,7 @@ def test_without_the_option_a_transaction_grows(fs: GuestFs) -> None:
 @pytest.mark.short
 @pytest.mark.parametrize(
     ("options", "before", "most"),
-    [(OPTIONS, SYNCS, 256), (OPTIONS, SYNC, 2048), ("commit=300", SYNCS, 2048)],
+    [(OPTIONS, SYNC, 256), (OPTIONS, f"{SYNC}\nsleep 6", 2048), ("commit=300", SYNC, 2048)],
 )
 def test_write_back_maps_less_at_once_while_somebody_syncs(
     fs: GuestFs, options: str, before: str, most: int
