@@ -44,7 +44,7 @@ static inline bool ext4_eager_in_force(struct super_block *sb)
  *
  * It takes the processor, and the device, a while to map and submit the 2,048 blocks of
  * which an extent may consist, with the handle open. Somebody may sync meanwhile, and
- * waits for it. So an extent is shorter if that is to be expected (burst_short.c).
+ * waits for it. So an extent is shorter if somebody has synced of late (burst_short.c).
  *
  * A folio is mapped to its end in one handle, if there are credits and blocks, whatever
  * is said here. So none is begun any more, rather than cut in two.

@@ -63,7 +63,7 @@ void jbd2_burst_data(handle_t *handle)
 	struct jbd2_burst *burst = jbd2_burst_of(transaction->t_journal);
 
 	spin_lock(&burst->lock);
-	burst->data_tids[transaction->t_tid & 1] = transaction->t_tid;
+	WRITE_ONCE(burst->data_tids[transaction->t_tid & 1], transaction->t_tid);
 	spin_unlock(&burst->lock);
 }
 EXPORT_SYMBOL(jbd2_burst_data);
