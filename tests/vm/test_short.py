@@ -18,6 +18,7 @@ EVENTS = ("jbd2_burst_flush", "jbd2_burst_cut")
 NEIGHBOUR = f"mkdir -p {MNT}/d; for n in $(seq {FILES}); do : >{MNT}/d/$n; done"
 SYNC = f"dd if=/dev/zero of={MNT}/f bs=4k count=12 conv=fsync,notrunc oflag=append status=none"
 SYNCS = "\n".join([SYNC, f"sleep 1\n{SYNC}", f"sleep 1\n{SYNC}"])  # one is expected in a second
+FOLDER_SYNCS = f"{SYNC}; mkdir {MNT}/e" + f"\nsleep 1; mktemp -qp {MNT}/e; sync {MNT}/e" * 3
 CUTS = 7  # for a sync at most
 
 
@@ -38,9 +39,10 @@ def cuts(text: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.short
-def test_beside_who_never_syncs_a_sync_finds_few_blocks(fs: GuestFs) -> None:
+@pytest.mark.parametrize("before", [SYNCS, FOLDER_SYNCS], ids=["file", "folder"])
+def test_beside_who_never_syncs_a_sync_finds_few_blocks(fs: GuestFs, before: str) -> None:
     with fs.mounted(OPTIONS, mkfs=MKFS):
-        text = traced(fs, f"{NEIGHBOUR}\n{SYNC}", before=SYNCS)
+        text = traced(fs, f"{NEIGHBOUR}\n{SYNC}", before=before)
         (found,) = run(fs, "s")
     cut, sizes = cuts(text), bursts(text)
     assert 3 <= len(cut) <= CUTS, text
