@@ -4,10 +4,11 @@ import re
 
 import pytest
 
+from tests.vm.conftest import IN_TIME
 from tests.vm.eagerfs import OPTIONS, stats
 from tests.vm.guestfs import MNT, GuestFs, trace_requests
 
-pytestmark = pytest.mark.usefixtures("bursts")
+pytestmark = [pytest.mark.usefixtures("bursts"), IN_TIME]
 
 TASKS, ROUNDS = 6, 20
 WAIT = re.compile(r"jbd2_burst_gather: .* of (\d+) there were (\d+), are (\d+)")

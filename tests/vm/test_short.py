@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.vm.conftest import IN_TIME
 from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import MNT, GuestFs, trace_requests
 
@@ -38,6 +39,7 @@ def cuts(text: str) -> list[tuple[int, int]]:
     return [(int(match[1]), int(match[2])) for match in CUT.finditer(text)]
 
 
+@IN_TIME
 @pytest.mark.short
 @pytest.mark.parametrize("before", [SYNCS, FOLDER_SYNCS], ids=["file", "folder"])
 def test_beside_who_never_syncs_a_sync_finds_few_blocks(fs: GuestFs, before: str) -> None:
