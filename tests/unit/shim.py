@@ -27,3 +27,11 @@ def load(
          "-o", str(library), str(Path(__file__).with_name(f"{source}.c"))]
     )  # fmt: skip
     return ctypes.CDLL(str(library))
+
+
+def load_burst(folder: Path) -> ctypes.CDLL:
+    """What a burst costs, and when a transaction is cut: burst_cost.c and burst_short.c."""
+    return load(
+        "burst_shim", "jbd2", folder, "-O2", "-D_JBD2_BURST_H", "-D_JBD2_BURST_TRACE_H",
+        *SANITIZED, headers=["linux/ktime.h", "trace/define_trace.h"],
+    )  # fmt: skip

@@ -13,10 +13,7 @@ LEAST = 8
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    loaded = shim.load(
-        "cost_shim", "jbd2", tmp_path_factory.mktemp("cost"), "-O2", "-D_JBD2_BURST_H",
-        headers=["linux/ktime.h"],
-    )  # fmt: skip
+    loaded = shim.load_burst(tmp_path_factory.mktemp("cost"))
     loaded.jbd2_burst_learn.argtypes = [
         ctypes.c_void_p, ctypes.c_ulong, ctypes.c_int64, ctypes.c_int64
     ]  # fmt: skip

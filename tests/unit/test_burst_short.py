@@ -14,11 +14,7 @@ MAX_MS = 5000
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    loaded = shim.load(
-        "short_shim", "jbd2", tmp_path_factory.mktemp("short"), "-O2", "-D_JBD2_BURST_H",
-        "-D_JBD2_BURST_TRACE_H", *shim.SANITIZED,
-        headers=["linux/ktime.h", "trace/define_trace.h"],
-    )  # fmt: skip
+    loaded = shim.load_burst(tmp_path_factory.mktemp("short"))
     loaded.begin.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     loaded.pass_ns.argtypes = [ctypes.c_int64]
     for name in ("expects", "cuts", "is_cut"):

@@ -54,6 +54,12 @@ def trace_requests(
     ).stdout
 
 
+def with_events(commands: str, *events: str) -> str:
+    """Commands for trace_requests() that have these events, like ext4/NAME, traced as well."""
+    switch = "\n".join(f"echo {{0}} >events/{event}/enable" for event in events)
+    return f"{switch.format(1)}\n{commands}\n{switch.format(0)}"
+
+
 @dataclass(frozen=True)
 class OnDisk:
     """An inode as debugfs shows it on the medium, after e2fsck has replayed the journal."""

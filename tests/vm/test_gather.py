@@ -6,7 +6,7 @@ import pytest
 
 from tests.vm.conftest import IN_TIME
 from tests.vm.eagerfs import OPTIONS, stats
-from tests.vm.guestfs import MNT, GuestFs, trace_requests
+from tests.vm.guestfs import MNT, GuestFs, trace_requests, with_events
 
 pytestmark = [pytest.mark.usefixtures("bursts"), IN_TIME]
 
@@ -20,8 +20,8 @@ def make_files(fs: GuestFs) -> None:
 
 def waits(fs: GuestFs, *tasks: str) -> list[tuple[int, ...]]:
     """Each wait of a burst, while tasks do this: how many are expected, there before, and after."""
-    event = "events/jbd2_burst/jbd2_burst_gather/enable"
-    text = trace_requests(fs.vm, f"echo 1 >{event}\n{fs.together(*tasks)}\necho 0 >{event}")
+    together = with_events(fs.together(*tasks), "jbd2_burst/jbd2_burst_gather")
+    text = trace_requests(fs.vm, together)
     return [tuple(map(int, match.groups())) for match in WAIT.finditer(text)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.vm.conftest import IN_TIME
 from tests.vm.eagerfs import OPTIONS, run
-from tests.vm.guestfs import MNT, GuestFs, trace_requests
+from tests.vm.guestfs import MNT, GuestFs, trace_requests, with_events
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -15,7 +15,7 @@ FILES = 3000  # some 190 blocks of inodes, and 50 of the folder
 FLUSHED = re.compile(r"jbd2_burst_flush: .* blocks (\d+) flushed")
 EXTENT = re.compile(r"ext4_da_write_pages_extent: .* len (\d+) ")
 CUT = re.compile(r"jbd2_burst_cut: .* blocks (\d+) of (\d+)")
-EVENTS = ("jbd2_burst_flush", "jbd2_burst_cut")
+EVENTS = ("jbd2_burst/jbd2_burst_flush", "jbd2_burst/jbd2_burst_cut")
 NEIGHBOUR = f"mkdir -p {MNT}/d; for n in $(seq {FILES}); do : >{MNT}/d/$n; done"
 SYNC = f"dd if=/dev/zero of={MNT}/f bs=4k count=12 conv=fsync,notrunc oflag=append status=none"
 SYNCS = "\n".join([SYNC, f"sleep 1\n{SYNC}", f"sleep 1\n{SYNC}"])  # one is expected in a second
@@ -25,9 +25,7 @@ CUTS = 7  # for a sync at most
 
 def traced(fs: GuestFs, commands: str, *, before: str = "") -> str:
     """The trace of bursts, and of what is cut, while these commands run."""
-    switch = "\n".join(f"echo {{0}} >events/jbd2_burst/{event}/enable" for event in EVENTS)
-    text = f"{switch.format(1)}\n{commands}\n{switch.format(0)}"
-    return trace_requests(fs.vm, text, before=before)
+    return trace_requests(fs.vm, with_events(commands, *EVENTS), before=before)
 
 
 def bursts(text: str) -> list[int]:
@@ -79,11 +77,9 @@ def test_a_sync_of_many_pages_is_not_cut_in_two(fs: GuestFs) -> None:
 
 
 def test_without_the_option_a_transaction_grows(fs: GuestFs) -> None:
-    commits = "events/jbd2/jbd2_run_stats/enable"
+    commands = with_events(f"{NEIGHBOUR}\n{SYNC}", "jbd2/jbd2_run_stats")
     with fs.mounted("commit=300", mkfs=MKFS):
-        text = trace_requests(
-            fs.vm, f"echo 1 >{commits}\n{NEIGHBOUR}\n{SYNC}\necho 0 >{commits}", before=SYNCS
-        )
+        text = trace_requests(fs.vm, commands, before=SYNCS)
     logged = [int(blocks) for blocks in re.findall(r"jbd2_run_stats: .* blocks (\d+)", text)]
     assert len(logged) == 1
     assert logged[0] > FILES / 16
@@ -97,14 +93,10 @@ def test_without_the_option_a_transaction_grows(fs: GuestFs) -> None:
 def test_write_back_maps_less_at_once_while_somebody_syncs(
     fs: GuestFs, options: str, before: str, most: int
 ) -> None:
-    event = "events/ext4/ext4_da_write_pages_extent/enable"
+    large = f"dd if=/dev/zero of={MNT}/large bs=1M count=12 status=none\nsync {MNT}/large"
+    commands = with_events(large, "ext4/ext4_da_write_pages_extent")
     with fs.mounted(options):
-        text = trace_requests(
-            fs.vm,
-            f"echo 1 >{event}\ndd if=/dev/zero of={MNT}/large bs=1M count=12 status=none\n"
-            f"sync {MNT}/large\necho 0 >{event}",
-            before=before,
-        )
+        text = trace_requests(fs.vm, commands, before=before)
     lengths = [int(length) for length in EXTENT.findall(text)]
     assert sum(lengths) == 12 * 256
     assert max(lengths) == most

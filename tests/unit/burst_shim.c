@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What kernel/jbd2/burst_short.c needs of the kernel, for userspace; the clock is the caller's. */
+/*
+ * What kernel/jbd2/burst_cost.c and burst_short.c need of the kernel, for userspace. There is
+ * one journal, and the clock is the caller's.
+ */
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,15 +78,17 @@ s64 jbd2_burst_average(s64 before, s64 now, int rise, int fall);
 #include "burst_short.c"
 
 /* What a flush and a block take; of no blocks nothing is known. */
-void begin(s64 flush_ns, s64 block_ns, unsigned int enough)
+void begin(s64 flush_ns, s64 block_ns, unsigned int blocks)
 {
 	the_burst = (struct jbd2_burst) {
-		.flush_ns = flush_ns, .block_ns = block_ns, .enough = enough
+		.flush_ns = flush_ns, .block_ns = block_ns, .enough = blocks
 	};
 	the_journal = (journal_t) {};
 	the_time = 1000000000;
 }
 
+void forget(void) { the_burst = (struct jbd2_burst) {}; }
+unsigned int enough(void) { return the_burst.enough; }
 void pass_ns(s64 ns) { the_time += ns; }
 void sync_tid(tid_t tid) { jbd2_burst_add_sync(&the_journal, tid); }
 void ask(tid_t tid) { the_journal.j_commit_request = tid; }
