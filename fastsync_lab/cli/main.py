@@ -48,7 +48,7 @@ from fastsync_lab.studies import studies
 
 app = typer.Typer(
     name="fastsync",
-    help="fsync() on ext4 at about fdatasync()'s price: build the modules, boot and measure them.",
+    help="Cheaper fsync() on ext4: build the modules, boot and measure them.",
     epilog=told(
         "vm --device sata-ssd -- fio --version",
         "shell --device sata-ssd",
@@ -304,8 +304,9 @@ app.command(
 def report() -> None:
     """Write the documents' figures, their plots and one HTML page from what is in results/.
 
-    These are README.md's, those of docs/, results/*.png; and build/report.html, which has
-    everything: all plots, tables that can be sorted, and how each row is measured again.
+    These are README.md's, those of docs/, results/gains.png, results/plots/; and
+    build/report.html, which has everything: all plots, tables that can be sorted, and how each
+    row is measured again.
     """
     with progress() as report:
         written = write_report(studies(), report)

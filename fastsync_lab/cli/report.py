@@ -22,15 +22,16 @@ from fastsync_lab.xfstests import summary as xfstests
 
 TITLE = "fastsync: what was measured"
 INTRO = """\
-fastsync is a pair of kernel modules that makes `fsync()` on ext4 cost nearly what `fdatasync()`
-costs. This page has everything that its lab measured, made from results/ by `./fastsync report`."""
+fastsync is a pair of kernel modules that makes `fsync()` on ext4 cheaper: that of an overwrite
+costs nearly what `fdatasync()` costs, that of an append, a new file or a rename one write and one
+flush. This page has everything that its lab measured, made from results/ by `./fastsync report`."""
 WARNING = "**Experimental: so far it has run in virtual machines only.** Times are those of \
 modelled devices, in virtual time."
 READING = """\
-*Ideal* is `fdatasync()` on Debian's ext4. *truncate* and *defer* are the two modes of fastsync, at
-100 ms. Of several runs a figure is the median ± the distance of the farthest one; no digit is shown
-that is finer, and four at most. Without ± it is of one run, or over one of one run. Click a
-column's head to sort by it."""
+*Ideal* is `fdatasync()` on Debian's ext4. *truncate* and *defer* are the modes of `mtime_update`,
+at 100 ms; *eager* is `eager_sync`. Of several runs a figure is the median ± the distance of the
+farthest one; no digit is shown that is finer, and four at most. Without ± it is of one run, or
+over one of one run. Click a column's head to sort by it."""
 
 
 @dataclass(frozen=True)

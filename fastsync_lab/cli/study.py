@@ -93,7 +93,7 @@ def list_all() -> None:
     """Say what there is: studies, kernels, devices, file systems, processors, a line each."""
     known = studies()
     systems = {
-        system.name: system.says
+        system.name: system.says + (f" ({', '.join(system.kernels)})" if system.kernels else "")
         for study in known.values()
         for system in chain(study.full.systems, study.quick.systems)
     }

@@ -176,12 +176,11 @@ def sentence(result: Mapping[str, Any]) -> str:
     own = sum(verdict.rule == SETTLING for verdict in compare(results)[0])
     others = len(result["differences"])
     as_on_stock = faults - own - others
-    settling = f" {own:,} are settling's, which stock has none of: each aborts the journal."
+    settling = f" {own:,} are requests that stock does not make: each aborts the journal."
     return (
-        f"Linux {result['kernel_release']}, modules {age_of(result)}: {faults:,} requests were "
-        "failed. "
-        f"{as_on_stock:,} have the consequences that they have on stock."
-        f"{settling * bool(own)} {others:,} differ."
+        f"I/O errors, on Linux {result['kernel_release']} (modules {age_of(result)}): {faults:,} "
+        f"requests were made to fail. {as_on_stock:,} have the consequences that they have on "
+        f"stock.{settling * bool(own)} {others:,} differ."
     )
 
 

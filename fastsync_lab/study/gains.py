@@ -13,7 +13,7 @@ from fastsync_lab.study.show import environments, ratio
 from fastsync_lab.study.store import Result
 
 SERIES = "6.12"  # the kernel that `make demo` takes
-BASE, OURS = "stock", "defer+eager"
+BASE, OURS, PEER = "stock", "defer+eager", "f2fs"
 METRIC = "ops_per_s"
 NOT_YET = "not measured yet"
 NOT_ASKED = "–"  # the study does not take the device
@@ -47,14 +47,14 @@ SLOWER = 0.995  # of stock's speed; what is below that is named
 
 @dataclass(frozen=True)
 class Pair:
-    """A workload on stock and on ours."""
+    """A workload on stock, or on a peer, and on ours."""
 
     stock: Line
     ours: Line
 
     @property
     def times(self) -> Stat:
-        """How many times stock's speed ours is."""
+        """How many times the other's speed ours is."""
         found = ratio(self.ours, self.stock, METRIC)
         if found is None:
             raise ValueError(f"{self.stock.place}: no operations")
@@ -91,8 +91,8 @@ def shown(results: Sequence[Result]) -> list[Result]:
     return [one for one in of_now(results) if one.study in names]
 
 
-def pairs_of(results: Sequence[Result]) -> Pairs:
-    """What was measured, by device and gain."""
+def pairs_of(results: Sequence[Result], base: str = BASE) -> Pairs:
+    """What was measured of ours and of another file system, by device and gain."""
     there = {
         (x.place.device, x.place.study, x.place.workload, x.place.subject, x.place.system): x
         for result in shown(results)
@@ -102,7 +102,7 @@ def pairs_of(results: Sequence[Result]) -> Pairs:
     for device in DEVICES:
         for one in SHOWN:
             place = (device, one.study, one.workload, one.subject)
-            stock, ours = (there.get((*place, system)) for system in (BASE, OURS))
+            stock, ours = (there.get((*place, system)) for system in (base, OURS))
             if stock and ours:
                 found[device, one] = Pair(stock, ours)
     return found
@@ -141,6 +141,15 @@ def losses(results: Sequence[Result]) -> list[str]:
                 worst[name] = found.median, result.device
     named = [f"{name} ({times:.3f}× on `{device}`)" for name, (times, device) in worst.items()]
     return [f"Slower than on stock: {', '.join(named)}."] if named else []
+
+
+def beside_peer(results: Sequence[Result]) -> list[str]:
+    """How many times a peer's speed ours is, from the worst device to the best."""
+    times: dict[Gain, list[float]] = {}
+    for (_, one), pair in pairs_of(results, PEER).items():
+        times.setdefault(one, []).append(pair.times.median)
+    named = [f"{one.what} {min(of):.2f}–{max(of):.2f}×" for one, of in times.items()]
+    return [f"Over F2FS's speed: {', '.join(named)}."] if named else []
 
 
 def spread_of(pairs: Pairs) -> list[str]:
@@ -185,5 +194,5 @@ def gain_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     """What the README says beside its picture."""
     pairs, mine = pairs_of(results), shown(results)
     where = environments(mine) or [f"All of it: {NOT_YET}."]
-    said = [*where, *spread_of(pairs), *losses(results)]
+    said = [*where, *spread_of(pairs), *beside_peer(results), *losses(results)]
     return [INTRO, gains(pairs, studies), " ".join(said)]

@@ -59,13 +59,13 @@ PAGES = (
 
 <!-- Written by `./fastsync report` from results/*-full-*.json. -->
 
-*Ideal* is `fdatasync()` on stock ext4. Both modes run at 100 ms. SQLite is compiled to call
-`fsync()` (for Ideal: `fdatasync()`). A figure of several runs, at different phases of the timer's
-tick, is the median ± the distance of the farthest run. A figure without ± comes from a single run,
-or is a ratio to one that does. Figures have at most four digits. [experiments.md](experiments.md)
-explains how they are measured, and lists the targets. `./fastsync report` also writes
-build/report.html: the same with all plots, tables that can be sorted, and how each row is
-repeated.""",
+*Ideal* is `fdatasync()` on stock ext4. *truncate* and *defer* are the modes of `mtime_update`, at
+100 ms; *eager* is `eager_sync`. SQLite is compiled to call `fsync()` (for Ideal: `fdatasync()`). A
+figure of several runs, at different phases of the timer's tick, is the median ± the distance of
+the farthest run. A figure without ± comes from a single run, or is a ratio to one that does.
+Figures have at most four digits. [experiments.md](experiments.md) explains how they are measured,
+and lists the targets. `./fastsync report` also writes build/report.html: the same with all plots,
+tables that can be sorted, and how each row is repeated.""",
     ),
     Page(
         "qasio-results",

@@ -237,7 +237,7 @@ def test_tables_add_up(builds: Builds) -> None:
     assert "| defer | 10 | 1 | 0 | 0 | 0 | 0 | 1 |" in text
     assert "| journal block | 1 | 1 | 0 |" in text
     assert summary.sentence(kept) == (
-        "Linux 6.12.1, modules of this tree: 3 requests were failed. "
+        "I/O errors, on Linux 6.12.1 (modules of this tree): 3 requests were made to fail. "
         "2 have the consequences that they have on stock. "
         "1 differ."
     )

@@ -159,9 +159,10 @@ def test_the_readme_counts_a_settling_apart() -> None:
         "cases": [summary.case_json(one) for one in results],
     }
     assert summary.sentence(kept) == (
-        "Linux 6.12.1, modules older than this tree's: 2 requests were failed. "
+        "I/O errors, on Linux 6.12.1 (modules older than this tree's): 2 requests were made to "
+        "fail. "
         "1 have the consequences that they have on stock. "
-        "1 are settling's, which stock has none of: each aborts the journal. 0 differ."
+        "1 are requests that stock does not make: each aborts the journal. 0 differ."
     )
 
 

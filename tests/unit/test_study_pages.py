@@ -188,6 +188,20 @@ def test_the_readme_names_what_is_of_one_run() -> None:
     assert alone.endswith(" SQLite insert, WAL: one run each.") and "median" not in alone
 
 
+def test_the_readme_holds_ours_against_a_peer_from_the_worst_device_to_the_best() -> None:
+    def beside(ours: float, peer: float, device: str) -> Result:
+        cells = [
+            cell(system, [value], workload="append")
+            for system, value in (("stock", 100.0), ("defer+eager", ours), ("f2fs", peer))
+        ]
+        return result(cells, "files", device=device)
+
+    found = [beside(180, 200, "ufs"), beside(300, 200, "emmc"), beside(100, 100, "nvme")]
+    text = in_markdown(parts_of_readme(*found))
+    assert text.endswith(" Over F2FS's speed: 4 KiB append 0.90–1.50×.")
+    assert "F2FS" not in in_markdown(parts_of_readme(with_ours((200, 400))))
+
+
 def test_the_readme_names_what_is_slower_than_on_stock_and_where_most() -> None:
     parts = gains.losses(
         [
