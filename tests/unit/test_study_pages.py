@@ -145,6 +145,7 @@ def test_the_calls_that_wait_are_shown_beside_the_least_of_all_others() -> None:
     assert row in text
     assert "no figures yet" not in text
     assert "M1" not in in_markdown(pages.first_parts([scheduled(0.5, base_ms=0.9)], mine))
+    assert "M1" in in_markdown(pages.first_parts([scheduled(1.5, base_ms=0.9)], mine))
 
 
 # --- the README ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 
-FAULTS = repo_root() / "tests" / "faults"
+FAULTS = repo_root() / "tests" / "planted"
 # What takes a moment that not every recording meets is looked for in several. Which moments one
 # meets depends on what has run before in the same guest. Of eight seeds, so many show the fault:
 SEEDS = {

@@ -1,6 +1,6 @@
 """Each place that notes what fsync has to commit, left out: the explorer has to see it.
 
-tests/faults/tid-left-out.patch leaves out what one function of ext4 notes, in all three numbers:
+tests/planted/tid-left-out.patch leaves out what one function of ext4 notes, in all three numbers:
 i_sync_tid, i_datasync_tid and attr_tid of mtime_log.c. Where nothing is lost then, another function
 notes the same, and the reason is here; if that goes, the test fails.
 """
@@ -25,7 +25,7 @@ from fastsync_lab.host.progress import silent
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 
-FAULT = repo_root() / "tests" / "faults" / "tid-left-out.patch"
+FAULT = repo_root() / "tests" / "planted" / "tid-left-out.patch"
 STATES = 20
 
 

@@ -28,7 +28,7 @@ from tests.vm.test_eager import in_force
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
-TRUNCATES = repo_root() / "tests" / "faults" / "truncate-in-three.patch"
+TRUNCATES = repo_root() / "tests" / "planted" / "truncate-in-three.patch"
 
 
 @pytest.mark.parametrize("mkfs", ["", "-O ^metadata_csum", "-O ^64bit", "-O ^metadata_csum,^64bit"])

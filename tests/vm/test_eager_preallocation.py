@@ -4,7 +4,7 @@ A block is to be logged that was preallocated with its neighbours, one of which 
 place. If it became written as by any write, ext4 might write zeroes to the neighbour, behind the
 write that is under way: its page is clean then, and its data lost. It may have been preallocated
 before, or between the look at it and its allocation, where the modules wait
-(tests/faults/eager-preallocation-converted.patch).
+(tests/planted/eager-preallocation-converted.patch).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from tests.vm.guestfs import FILE, MS, GuestFs
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
-FAULT = repo_root() / "tests" / "faults" / "eager-preallocation-converted.patch"
+FAULT = repo_root() / "tests" / "planted" / "eager-preallocation-converted.patch"
 PARAMETERS = "/sys/module/ext4/parameters"
 WRITE_MS = 400  # so that a write is under way when the sync goes on
 LATE_MS = 2000

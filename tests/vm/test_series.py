@@ -17,7 +17,7 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.series import write_series
 
-PLANTED = [repo_root() / "tests/delays.patch", *(repo_root() / "tests/faults").rglob("*.patch")]
+PLANTED = [repo_root() / "tests/delays.patch", *(repo_root() / "tests/planted").rglob("*.patch")]
 
 
 def sources(folder: Path) -> dict[str, bytes]:

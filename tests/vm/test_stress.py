@@ -21,7 +21,7 @@ from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import compile_program, has_bursts, prepare
 from tests.vm.guestfs import KMEMLEAK, MNT, GuestFs, leaks
 
-FAULTS = repo_root() / "tests" / "faults" / "debug"
+FAULTS = repo_root() / "tests" / "planted" / "debug"
 # How many accesses KCSAN lets pass before it watches one, and for how long, in us, it does.
 KCSAN = "/sys/module/kcsan/parameters"
 KCSAN_SKIPS, KCSAN_WATCHES_US = 1000, 200
