@@ -166,6 +166,13 @@ static bool ext4_eager_differs(struct super_block *sb, bool *on)
 	return sbi->s_journal && *on != jbd2_burst_on(sbi->s_journal);
 }
 
+/* Are commits without bursts of the features that bursts have left? */
+static bool ext4_eager_has_same_sums(struct super_block *sb)
+{
+	return test_opt(sb, JOURNAL_ASYNC_COMMIT) &&
+		!ext4_has_feature_metadata_csum(sb);
+}
+
 /**
  * ext4_eager_load - a journal has been loaded, nothing has been logged yet
  * @sb: the file system, being mounted
@@ -183,7 +190,7 @@ int ext4_eager_load(struct super_block *sb)
 	bool on;
 
 	if (!ext4_eager_differs(sb, &on) &&
-	    (!jbd2_burst_left(journal) || test_opt(sb, JOURNAL_ASYNC_COMMIT)))
+	    (!jbd2_burst_left(journal) || ext4_eager_has_same_sums(sb)))
 		return 0;
 	if (!(journal->j_flags & JBD2_FLUSHED))
 		err = jbd2_journal_flush(journal, 0);

@@ -114,6 +114,8 @@ bool ext4_eager_hold(struct inode *inode)
 {
 	bool held = ext4_eager_hold_shared(inode);
 
+	/* Whoever holds it may truncate, too: fs-verity, when it fails. */
+	ext4_eager_begin_truncate(inode);
 	ext4_eager_trim(inode);
 	return held;
 }

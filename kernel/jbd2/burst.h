@@ -73,6 +73,7 @@ struct jbd2_burst {
 	/* Of syncs (burst_short.c); times are those of ktime_get(). */
 	tid_t			synced_tid; /* the last that one has named */
 	s64			synced_ns; /* when */
+	s64			group_ns; /* when the last group began */
 	s64			gap_ns;	/* between groups of them: a moving average */
 	s64			due_ns;	/* from when on a transaction may be cut, ... */
 	s64			until_ns; /* ... and until when */
@@ -97,7 +98,7 @@ struct jbd2_burst {
 	unsigned int		pause;	/* ... how many chances are to pass now */
 	s64			block_ns; /* to write a block of a burst, ... */
 	s64			flush_ns; /* ... and to flush: moving averages */
-	unsigned int		worth;	/* blocks that take as long as a flush */
+	unsigned int		worth;	/* blocks that take 1 / 2.5 of a flush's time */
 	unsigned int		enough;	/* blocks for a transaction; 0: not known */
 	struct jbd2_burst_stats	stats;
 };
@@ -215,7 +216,7 @@ static inline void jbd2_burst_join(journal_t *journal, tid_t tid)
 /**
  * jbd2_burst_note_sync - somebody syncs
  * @journal: the journal
- * @tid: the transaction that has to be committed for that
+ * @tid: the transaction that has to be committed for that, and may have been
  */
 static inline void jbd2_burst_note_sync(journal_t *journal, tid_t tid)
 {

@@ -34,14 +34,16 @@
  *   in a quarter of the time between two syncs, until twice that time has passed. And
  *   that time is at least eight times what a cut may take, with barriers if the
  *   transaction is marked. Where that is not known nothing is cut.
- * - Syncs that come closer together are one: a group, as databases have them, or somebody
- *   who syncs all the time. Nothing is cut between them, and the time between two groups
- *   is what counts.
+ * - Syncs that come closer together are one: a group, as databases have them. What counts
+ *   is the time between two groups. If a group goes on for longer than that it is none:
+ *   somebody syncs all the time, and nothing is cut.
  * - If that is longer than periodic commits usually take to come nothing is cut, either.
  *   Such a sync finds what has been logged since the last commit, as in stock jbd2.
- * - What counts is a fsync, of a file or a folder, that names a transaction which none
- *   has named before. Settling, checkpoints and sync(2) wait for commits, too, and do not
- *   count; nor do handles that are synchronous themselves.
+ * - What counts is a fsync, of a file or a folder, that waits for a transaction for which
+ *   none has waited before. One that finds all committed does not count: what a cut has
+ *   committed would make it count, and that the next cut. Settling, checkpoints and
+ *   sync(2) wait for commits, too, and do not count; nor do handles that are synchronous
+ *   themselves.
  * - A commit waits for all handles, and new ones wait for it. So a transaction is cut
  *   only by the last handle that is open, and there is nothing to wait for.
  * - A transaction that has data of a sync is left alone: the sync is about to commit it.
@@ -82,15 +84,25 @@ static s64 jbd2_burst_least_gap(struct jbd2_burst *burst)
 	return JBD2_BURST_SHORT_COSTS * (2 * flush_ns + enough * block_ns);
 }
 
-/* Somebody has synced, so long after the last sync. When are cuts of use now? */
-static void jbd2_burst_expect_sync(struct jbd2_burst *burst, s64 now, s64 gap_ns)
+/* Somebody has synced, and this is not the first. When are cuts of use now? */
+static void jbd2_burst_expect_sync(struct jbd2_burst *burst, s64 now)
 {
-	if (gap_ns >= jbd2_burst_least_gap(burst))
+	s64 gap_ns = now - burst->synced_ns;
+	s64 least_ns = jbd2_burst_least_gap(burst);
+
+	if (gap_ns >= least_ns) {
 		burst->gap_ns = jbd2_burst_average(burst->gap_ns,
 						   min(gap_ns, 2 * JBD2_BURST_SHORT_MAX_NS),
 						   JBD2_BURST_SHORT_WEIGHT,
 						   JBD2_BURST_SHORT_WEIGHT);
-	gap_ns = burst->gap_ns < JBD2_BURST_SHORT_MAX_NS ? burst->gap_ns : 0;
+		burst->group_ns = now;
+	} else if (now - burst->group_ns > burst->gap_ns) {
+		/* No group: there is no next one to be expected. */
+		burst->gap_ns = 0;
+	}
+	gap_ns = burst->gap_ns;
+	if (gap_ns < least_ns || gap_ns >= JBD2_BURST_SHORT_MAX_NS)
+		gap_ns = 0;
 	WRITE_ONCE(burst->due_ns, now + gap_ns / JBD2_BURST_SHORT_PART);
 	WRITE_ONCE(burst->until_ns, now + 2 * gap_ns);
 }
@@ -101,12 +113,15 @@ void jbd2_burst_add_sync(journal_t *journal, tid_t tid)
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	s64 now;
 
+	/* Who finds it committed waits for nothing. */
+	if (tid_geq(READ_ONCE(journal->j_commit_sequence), tid))
+		return;
 	spin_lock(&burst->lock);
 	now = ktime_get();
 	/* Those who wait for one commit are one sync. */
 	if (!burst->synced_ns || tid_gt(tid, burst->synced_tid)) {
 		if (burst->synced_ns)
-			jbd2_burst_expect_sync(burst, now, now - burst->synced_ns);
+			jbd2_burst_expect_sync(burst, now);
 		WRITE_ONCE(burst->synced_ns, now);
 		burst->synced_tid = tid;
 	}

@@ -172,8 +172,10 @@ bool jbd2_burst_make_room(journal_t *journal)
  */
 int jbd2_burst_empty_log(journal_t *journal)
 {
+	/* It may be let go of meanwhile: only settling says whether it could not be. */
 	while (jbd2_burst_holds_tail(journal))
-		if (!jbd2_burst_make_room(journal))
+		if (is_journal_aborted(journal) ||
+		    jbd2_burst_of(journal)->settle(journal))
 			return -EIO;
 	return 0;
 }

@@ -15,7 +15,7 @@ typedef struct transaction_s transaction_t;
 typedef int spinlock_t;
 
 struct journal_s {
-	tid_t j_commit_request;
+	tid_t j_commit_request, j_commit_sequence;
 	transaction_t *j_committing_transaction;
 };
 
@@ -30,7 +30,7 @@ struct jbd2_burst {
 	spinlock_t lock;
 	tid_t data_tids[2];
 	tid_t synced_tid;
-	s64 synced_ns, gap_ns, due_ns, until_ns;
+	s64 synced_ns, group_ns, gap_ns, due_ns, until_ns;
 	tid_t cut_tid;
 	s64 block_ns, flush_ns;
 	unsigned int worth, enough;
@@ -52,6 +52,7 @@ static s64 div_s64(s64 dividend, int divisor) { return dividend / divisor; }
 static s64 div64_s64(s64 dividend, s64 divisor) { return dividend / divisor; }
 static s64 ktime_get(void) { return the_time; }
 static bool tid_gt(tid_t x, tid_t y) { return (int)(x - y) > 0; }
+static bool tid_geq(tid_t x, tid_t y) { return (int)(x - y) >= 0; }
 static void spin_lock(spinlock_t *lock) { (void)lock; }
 static void spin_unlock(spinlock_t *lock) { (void)lock; }
 static void trace_jbd2_burst_cut(journal_t *journal, tid_t tid, unsigned int blocks,
@@ -87,12 +88,14 @@ void begin(s64 flush_ns, s64 block_ns, unsigned int blocks)
 	the_time = 1000000000;
 }
 
+void set_flush_ns(s64 ns) { the_burst.flush_ns = ns; }
 void forget(void) { the_burst = (struct jbd2_burst) {}; }
 unsigned int enough(void) { return the_burst.enough; }
 void pass_ns(s64 ns) { the_time += ns; }
 void sync_tid(tid_t tid) { jbd2_burst_add_sync(&the_journal, tid); }
 void ask(tid_t tid) { the_journal.j_commit_request = tid; }
 void commit(bool under_way) { the_journal.j_committing_transaction = under_way ? &the_other : 0; }
+void end_commit(tid_t tid) { the_journal.j_commit_sequence = tid; }
 void log_data(tid_t tid) { the_burst.data_tids[tid & 1] = tid; }
 bool expects(void) { return jbd2_burst_has_syncs(&the_journal); }
 

@@ -17,6 +17,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded = shim.load_burst(tmp_path_factory.mktemp("short"))
     loaded.begin.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     loaded.pass_ns.argtypes = [ctypes.c_int64]
+    loaded.set_flush_ns.argtypes = [ctypes.c_int64]
     for name in ("expects", "cuts", "is_cut"):
         getattr(loaded, name).restype = ctypes.c_bool
     return loaded
@@ -44,7 +45,9 @@ class Journal:
     def cut(self, blocks: int = 1000, handles: int = 1) -> bool:
         """Somebody stops a handle; what is cut is committed at once."""
         done = bool(self.library.cuts(self.tid, blocks, handles))
-        self.tid += done
+        if done:
+            self.library.end_commit(self.tid)
+            self.tid += 1
         return done
 
     def cuts_in(self, ms: int, every_ms: int = 1) -> list[int]:
@@ -90,11 +93,33 @@ def test_a_group_of_syncs_is_one(journal: Journal, size: int) -> None:
     assert len(journal.cuts_in(1000)) == 3
 
 
-def test_who_syncs_all_the_time_after_a_while_of_less_is_not_cut(journal: Journal) -> None:
+@pytest.mark.parametrize("every_ms", [20, 30, LEAST_MS - 1])
+def test_who_syncs_all_the_time_after_a_while_of_less_is_not_cut(
+    journal: Journal, every_ms: int
+) -> None:
     journal.syncs(100)
+    journal.syncs(every_ms, 6)
     for _ in range(100):
+        assert journal.cuts_in(every_ms) == []
         journal.sync()
-        assert journal.cuts_in(20) == []
+
+
+def test_nothing_is_cut_where_flushes_have_become_slow(journal: Journal) -> None:
+    journal.syncs(50)
+    journal.library.set_flush_ns(10 * MS)
+    journal.sync()
+    assert journal.cuts_in(100) == []
+
+
+def test_who_waits_for_no_commit_does_not_count(journal: Journal) -> None:
+    """A database that overwrites under mtime_update: what a cut commits is no news to it."""
+    journal.syncs(1000)
+    cuts = 0
+    for _ in range(10_000):
+        cuts += journal.cut()
+        journal.library.sync_tid(journal.tid - 1)
+        journal.wait(1)
+    assert cuts == 7
 
 
 def test_nothing_is_cut_for_who_syncs_seldom(journal: Journal) -> None:
@@ -142,6 +167,7 @@ def test_tasks_that_wait_for_one_commit_are_one_sync(journal: Journal) -> None:
 
 def test_numbers_begin_anew(journal: Journal) -> None:
     journal.tid = 2**32 - 10
+    journal.library.end_commit(journal.tid - 1)
     journal.library.sync_tid(journal.tid)
     for n in range(20):
         journal.wait(100)
