@@ -99,6 +99,21 @@ def test_a_sync_does_not_run_after_who_writes_ahead_of_it(slow_fs: GuestFs) -> N
     assert max(logged) == 50, logged
 
 
+@IN_TIME
+@pytest.mark.usefixtures("bursts")
+def test_a_freeze_does_not_fail_when_a_settling_ends_meanwhile(slow_fs: GuestFs) -> None:
+    """It looks whether the log has data; before it looks again the timer's may have settled it."""
+    with slow_fs.mounted("eager_sync=100,commit=300"):
+        slow_fs.prepare()
+        for seed in range(1, 41):
+            seed_delays(slow_fs.vm, 0)
+            run(
+                slow_fs,
+                f"rm -f $m/g; settle; o $m/g create append fsync; echo {seed} >{DELAY_SEED};"
+                f"o $m sleep:{4980 + seed % 25} freeze thaw",
+            )
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_stress(
     vm: Vm, delayed: ModuleSet, flashdev: Path, tmp_path: Path, tree: KernelTree, seed: int
