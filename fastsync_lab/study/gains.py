@@ -47,33 +47,33 @@ SLOWER = 0.995  # of stock's speed; what is below that is named
 
 @dataclass(frozen=True)
 class Pair:
-    """A workload on stock, or on a peer, and on ours."""
+    """A workload on another file system, stock or a peer, and on ours."""
 
-    stock: Line
+    other: Line
     ours: Line
 
     @property
     def times(self) -> Stat:
         """How many times the other's speed ours is."""
-        found = ratio(self.ours, self.stock, METRIC)
+        found = ratio(self.ours, self.other, METRIC)
         if found is None:
-            raise ValueError(f"{self.stock.place}: no operations")
+            raise ValueError(f"{self.other.place}: no operations")
         return found
 
     @property
     def rates(self) -> str:
         """Operations a second before and after."""
-        return " → ".join(number(line.value(METRIC)) for line in (self.stock, self.ours))
+        return " → ".join(number(line.value(METRIC)) for line in (self.other, self.ours))
 
     @property
     def runs(self) -> int:
         """How many runs its figures are the medians of; of two, the lesser number."""
-        return min(self.stock.runs, self.ours.runs)
+        return min(self.other.runs, self.ours.runs)
 
     @property
     def furthest(self) -> float:
         """How far the farthest run is from the median, as a share of it."""
-        stats = [line.stats[METRIC] for line in (self.stock, self.ours)]
+        stats = [line.stats[METRIC] for line in (self.other, self.ours)]
         return max(stat.spread / stat.median for stat in stats)
 
 
@@ -102,9 +102,9 @@ def pairs_of(results: Sequence[Result], base: str = BASE) -> Pairs:
     for device in DEVICES:
         for one in SHOWN:
             place = (device, one.study, one.workload, one.subject)
-            stock, ours = (there.get((*place, system)) for system in (base, OURS))
-            if stock and ours:
-                found[device, one] = Pair(stock, ours)
+            other, ours = (there.get((*place, system)) for system in (base, OURS))
+            if other and ours:
+                found[device, one] = Pair(other, ours)
     return found
 
 
