@@ -7,10 +7,22 @@ bytes. The longest sync is that of a minute.
 from dataclasses import dataclass, replace
 
 from fastsync_lab.study import eager_bars, fio
-from fastsync_lab.study.contract import FLASH, Axes, Cell, Paths, Script, Study, Table, Workload
+from fastsync_lab.study.contract import (
+    FLASH,
+    Axes,
+    Cell,
+    Output,
+    Paths,
+    Script,
+    Study,
+    Table,
+    Workload,
+)
 from fastsync_lab.study.eager_bars import OURS, SLOW_BARRIERS, faster_than
 from fastsync_lab.study.filesystems import EAGERS, PEERS, STOCK
 from fastsync_lab.study.judge import speed_over
+from fastsync_lab.study.output import counters_of
+from fastsync_lab.study.rows import Subjects
 
 OTHERS = tuple(one for one in PEERS if one.name in ("fast_commit", "xfs", "f2fs"))
 
@@ -30,6 +42,15 @@ def script(cell: Cell[Sustained], _paths: Paths) -> Script:
     job = f"--name=sustained --ioengine=psync --fallocate=none --bs=4k {' '.join(fio.ARGUMENTS)}"
     until = f"--loops=1000000 --runtime={work.seconds}s --{cell.system.sync_call}={work.each}"
     return Script(f"fio {job} {until} {work.arguments}")
+
+
+def read(cell: Cell[Sustained], output: Output) -> Subjects:
+    """What fio says, and the longest settling that eager_sync has counted, if any."""
+    longest_us = counters_of(output.sections).get("settle_max_us", 0)
+    return {
+        subject: {**values, **({"settle_max_ns": longest_us * 1000} if longest_us else {})}
+        for subject, values in fio.read(cell, output).items()
+    }
 
 
 LOG = "--rw=write --size=64M --unlink_each_loop=1"
@@ -59,7 +80,7 @@ STUDY = Study(
         workloads=tuple(replace(work, seconds=10) for work in FULL.workloads),
     ),
     script=script,
-    read=fio.read,
+    read=read,
     packages=("fio",),
     traced=False,
     capacity_mib=1024,  # 8 files of 64 MiB
@@ -72,6 +93,10 @@ STUDY = Study(
             for one in (STOCK, *OTHERS[:2])
         ),
     ),
-    tables=(Table(("ops_per_s", "p50_ns", "p99_ns", "max_ns"), over=(STOCK.name, "f2fs")),),
+    tables=(
+        Table(
+            ("ops_per_s", "p50_ns", "p99_ns", "max_ns", "settle_max_ns"), over=(STOCK.name, "f2fs")
+        ),
+    ),
     beside=eager_bars.BESIDE,
 )

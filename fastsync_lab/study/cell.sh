@@ -77,17 +77,16 @@ print_layout() {
 }
 
 print_file_system() {
-	local line counter
+	local line counter folder=/sys/fs/ext4/${FASTSYNC_DEV##*/}
 	section mounted
 	while read -r line; do
 		case $line in *" $MOUNT_POINT "*) echo "$line" ;; esac
 	done </proc/mounts
 	section counters
 	for counter in mtime_updates_done mtime_updates_skipped mtime_commits_avoided; do
-		if [ -e "/sys/fs/ext4/${FASTSYNC_DEV##*/}/$counter" ]; then
-			echo "$counter $(<"/sys/fs/ext4/${FASTSYNC_DEV##*/}/$counter")"
-		fi
+		[ ! -e "$folder/$counter" ] || echo "$counter $(<"$folder/$counter")"
 	done
+	[ ! -e "$folder/eager_stats" ] || grep ' [0-9]\+$' "$folder/eager_stats"
 }
 
 mkdir -p $MOUNT_POINT || exit

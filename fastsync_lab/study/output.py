@@ -1,11 +1,18 @@
 """What our own benchmarks print: JSON with latencies, nearest rank, of calls or phases."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.study.contract import Cell, Output
 from fastsync_lab.study.rows import Subjects, Values
+
+
+def counters_of(sections: Mapping[str, str]) -> dict[str, int]:
+    """What our ext4 has counted in a run, by name; nothing of other file systems."""
+    pairs = (line.split() for line in sections.get("counters", "").splitlines())
+    return {name: int(value) for name, value in pairs}
 
 
 def call_values(call: Any) -> Values:

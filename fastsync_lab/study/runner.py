@@ -33,6 +33,7 @@ from fastsync_lab.machine.trace import (
 )
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.contract import STOCK, Cell, Output, Script, Study
+from fastsync_lab.study.output import counters_of
 from fastsync_lab.study.plan import (
     CELL_SH,
     Job,
@@ -83,12 +84,6 @@ def with_requests(subjects: Subjects, trace: Trace, layout: Layout) -> dict[str,
     }
 
 
-def counters_of(text: str) -> dict[str, int]:
-    """What our ext4 has counted, by name."""
-    pairs = (line.split() for line in text.splitlines())
-    return {name: int(value) for name, value in pairs}
-
-
 def measure(
     study: Study[Any], cell: Cell[Any], parts: Mapping[str, str], trace: str
 ) -> dict[str, Any]:
@@ -105,7 +100,7 @@ def measure(
         check_metrics(values)
     return {
         "mounted": parts.get("mounted", "").strip(),
-        "counters": counters_of(parts.get("counters", "")),
+        "counters": counters_of(parts),
         "subjects": {
             subject: {metric: round(value, DIGITS) for metric, value in values.items()}
             for subject, values in subjects.items()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.studies import neighbour
+from fastsync_lab.studies import neighbour, sustained
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, Cell, Output, Workload
 from fastsync_lab.study.filesystems import STOCK
@@ -29,6 +29,14 @@ def test_fio_json() -> None:
         "p99_ns": 4014080,
         "max_ns": 4100000,
     }
+
+
+def test_a_sustained_run_names_the_longest_settling() -> None:
+    cell = Cell(STOCK, sustained.FULL.workloads[0], AS_IT_IS, "sata-ssd")
+    for counters, longest in [("bursts 3\nsettle_max_us 1500", 1_500_000), ("bursts 3", None)]:
+        values = sustained.read(cell, Output(fio_job(), {"counters": counters}))[""]
+        assert values.get("settle_max_ns") == longest
+        assert values["ops_per_s"] == fio.values_of(fio_job())["ops_per_s"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"jobs": []}', fio_job(sync={}), "fio: died"])
