@@ -11,7 +11,7 @@ from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome
 from fastsync_lab.crash.compare import compared_with_stock
 from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.kernels import files_digest
-from fastsync_lab.host.options import CONTROL
+from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part
@@ -206,16 +206,23 @@ def sentence(result: Mapping[str, Any]) -> str:
     """The README's line on a kernel; it names what it does not count."""
     outcomes = load_outcomes(result)
     ours = [one for one in outcomes if not one.case.stock_says]
-    states = sum(one.states + one.second_states for one in ours)
+    eager = [one for one in ours if one.case.mode in EAGER_MODES]
+    with_eager = f" ({_states(eager):,} of them with eager_sync)" if eager else ""
     inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
     as_on_stock = f" {inherited:,} fail as on stock." if inherited else ""
     return (
-        f"Power cuts, on Linux {result['kernel_release']} (modules {age_of(result)}): {states:,} "
-        f"states were recovered and checked, after {sum(one.cuts for one in ours):,} cuts in "
+        f"Power cuts, on Linux {result['kernel_release']} (modules {age_of(result)}): "
+        f"{_states(ours):,} states{with_eager} were recovered and checked, after "
+        f"{sum(one.cuts for one in ours):,} cuts in "
         f"{sum(one.operations for one in ours):,} operations. "
         f"{sum(len(one.own_failures) for one in ours):,} break a promise that stock ext4 keeps."
         f"{as_on_stock}{_not_counted(outcomes)}"
     )
+
+
+def _states(outcomes: Sequence[Outcome]) -> int:
+    """How many images were judged, those after a second cut with them."""
+    return sum(one.states + one.second_states for one in outcomes)
 
 
 def _not_counted(outcomes: Sequence[Outcome]) -> str:
@@ -226,9 +233,8 @@ def _not_counted(outcomes: Sequence[Outcome]) -> str:
     pairs = dict.fromkeys(f"{one.case.mode} with {one.case.journal}" for one in mine)
     own = sum(len(one.own_failures) for one in mine)
     return (
-        f" Not counted: {', '.join(pairs)}, where stock's own code decides what is durable. "
-        f"{sum(len(one.failures) for one in mine):,} of "
-        f"{sum(one.states + one.second_states for one in mine):,} states fail there, {own:,} of "
+        f" We do not count {', '.join(pairs)}: there stock's code decides what is durable, and "
+        f"{sum(len(one.failures) for one in mine):,} of {_states(mine):,} states fail, {own:,} of "
         "them not on stock."
     )
 

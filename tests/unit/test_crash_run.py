@@ -128,12 +128,14 @@ def test_all_is_the_table() -> None:
     assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")
     fewer = replace(everything, cases=everything.cases[1:])
     assert command.result_name(fewer, "6.12").startswith("quick-")
+    seeds = {(case.mode, case.seed) for case in everything.cases if case.workload == "logged-mix"}
+    assert {("eager", seed) for seed in (1, 2, 3, 4)} <= seeds and ("stock", 2) not in seeds
 
 
 def test_options_choose_from_the_table() -> None:
     small = ask("all", journals=["small-inodes"]).cases
     assert {case.journal for case in small} == {"small-inodes"}
-    assert {case.mode for case in small} == {"truncate", "defer", "eager"}
+    assert {case.mode for case in small} == {"truncate", "defer", "eager", "defer+eager"}
     on_stock = ask("all", journals=["small-inodes"], modes=["stock"]).cases
     assert {case.workload for case in on_stock} == {case.workload for case in small}
     assert {case.mode for case in on_stock} == {"stock"}

@@ -239,9 +239,14 @@ def test_the_sentence_names_what_it_does_not_count(builds: Builds) -> None:
     other = replace(FAILURE, problems=("f: size is 0",))
     outcomes.append(outcome(off, FAILURE, other, other))
     assert summary.sentence(summary.result_of(request, outcomes, builds)) == (
-        f"{text} Not counted: off with fast_commit, where stock's own code decides what is "
-        "durable. 3 of 260 states fail there, 2 of them not on stock."
+        f"{text} We do not count off with fast_commit: there stock's code decides what is "
+        "durable, and 3 of 260 states fail, 2 of them not on stock."
     )
+    assert "with eager_sync" not in text
     outcomes.append(outcome(Case("mmap", "eager", "fast_commit")))
     text = summary.sentence(summary.result_of(request, outcomes, builds))
-    assert "Not counted: off with fast_commit, eager with fast_commit, where" in text
+    outcomes.append(outcome(Case("mmap", "defer+eager", "ordered")))
+    assert ": 520 states (260 of them with eager_sync)" in summary.sentence(
+        summary.result_of(request, outcomes, builds)
+    )
+    assert "We do not count off with fast_commit, eager with fast_commit: there" in text

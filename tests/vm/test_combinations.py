@@ -20,7 +20,6 @@ KINDS = {
     "indirect blocks": ("-O ^extents,^64bit", ""),
     "no checksums": ("-O ^metadata_csum", ""),
     "quota": ("-O quota", ""),
-    "i_version": ("", "i_version"),
     "nobarrier": ("", "nobarrier"),
     "sync": ("", "sync"),
 }
