@@ -179,7 +179,7 @@ def sentence(result: Mapping[str, Any]) -> str:
     settling = f" {own:,} are requests that stock does not make: each aborts the journal."
     return (
         f"I/O errors, on Linux {result['kernel_release']} (modules {age_of(result)}): {faults:,} "
-        f"requests were made to fail. {as_on_stock:,} have the consequences that they have on "
+        f"requests were made to fail. {as_on_stock:,} had the same effect as on "
         f"stock.{settling * bool(own)} {others:,} differ."
     )
 

@@ -238,6 +238,6 @@ def test_tables_add_up(builds: Builds) -> None:
     assert "| journal block | 1 | 1 | 0 |" in text
     assert summary.sentence(kept) == (
         "I/O errors, on Linux 6.12.1 (modules of this tree): 3 requests were made to fail. "
-        "2 have the consequences that they have on stock. "
+        "2 had the same effect as on stock. "
         "1 differ."
     )

@@ -161,7 +161,7 @@ def test_the_readme_counts_a_settling_apart() -> None:
     assert summary.sentence(kept) == (
         "I/O errors, on Linux 6.12.1 (modules older than this tree's): 2 requests were made to "
         "fail. "
-        "1 have the consequences that they have on stock. "
+        "1 had the same effect as on stock. "
         "1 are requests that stock does not make: each aborts the journal. 0 differ."
     )
 
