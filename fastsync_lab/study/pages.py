@@ -35,7 +35,6 @@ README, README_BLOCK = "README.md", "figures"
 README_PLOT = "gains.png"
 SERIES = ("6.12", "7.2")  # the kernels that documents have
 EMBEDDED = ("speed", "share", "sweep")  # the figures that documents show; the report has all
-REPORT = "`./fastsync report` writes"
 
 
 @dataclass(frozen=True)

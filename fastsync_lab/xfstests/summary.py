@@ -9,7 +9,6 @@ from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import DOCUMENT, Result, age_of, read_results, write_tables
 from fastsync_lab.xfstests.results import (
-    BETTER,
     DIED,
     FAIL,
     FLAKY,
@@ -27,7 +26,6 @@ from fastsync_lab.xfstests.results import (
 )
 
 VERDICTS = (PASS, FAIL, NOT_RUN, HUNG, DIED, FLAKY)
-COMPARED = (SAME, WORSE, BETTER, OTHER, FLAKY, OPEN)
 COLUMNS = ("tests", *VERDICTS[:5], SAME, FLAKY, WORSE)
 # What a partial run of before had left open.
 ASKED_FOR = tuple(f"generic/{number}" for number in ("040", "041", "388", "455", "475", "482"))

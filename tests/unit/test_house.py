@@ -13,6 +13,12 @@ PACKAGE = "fastsync_lab"
 FLOORS = ("host", "machine", "study", "studies", "crash", "faults", "xfstests", "cli")
 ENTRY = "__main__"  # the way in, above all of them
 MOST_LINES = 400
+MOST_LINES_OF_C = 500
+C_FOLDERS = ("kernel", "fastsync_lab", "tests")
+LONG_C = {
+    "fastsync_lab/host/programs/crashcheck.c": "one walk over the states, from image to verdict",
+    "tests/vm/fsops.c": "all words that one process says to one file, a few lines for each",
+}
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -98,6 +104,13 @@ def test_no_imports_run_in_a_circle() -> None:
 )
 def test_no_module_is_too_long(file: Path) -> None:
     assert len(file.read_text().splitlines()) <= MOST_LINES
+
+
+def test_no_c_file_is_too_long() -> None:
+    files = [file for folder in C_FOLDERS for file in (repo_root() / folder).rglob("*.[ch]")]
+    lines = {str(one.relative_to(repo_root())): one.read_text().count("\n") for one in files}
+    assert len(files) > 50
+    assert {name for name, count in lines.items() if count > MOST_LINES_OF_C} == set(LONG_C)
 
 
 # --- that these look -----------------------------------------------------------------------------

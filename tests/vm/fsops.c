@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * fsops FILE OP...: do one thing after another to a file, without a pause in
- * between, and say what can be seen. The VM tests are written in these words:
+ * between, and say what can be seen. The VM tests are written in these words,
+ * each of which is a few lines here:
  *
  *   open create opendirect      open for read and write; create is exclusive
  *   file:NAME                   what follows is about the file NAME; open it next
