@@ -16,7 +16,7 @@ PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --durations 20
 # Data races take two processors.
 TESTS_WITH_KCSAN := tests/vm/test_stress.py tests/vm/test_multigrain.py
 
-.PHONY: help setup packages build demo test test-all test-debug test-unit mutants lint format clean
+.PHONY: help setup packages build demo test test-all test-debug test-unit mutants lint lint-lab format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -54,7 +54,7 @@ build: setup ## the modules, ours and stock, for the newest 6.12.y or KERNEL
 demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table and one plot
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
-test: build ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
+test: lint-lab build ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
 	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) -m "$(or $(SELECT),not long)"
 ifndef KERNEL
 	@./fastsync build --kernel $(KERNEL_IN_SHORT)
@@ -79,12 +79,14 @@ mutants: setup ## whether a test notices each small change of the code that judg
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-mutants.txt
 	@$(PYTHON) -m fastsync_lab.host.mutants
 
-lint: setup ## ruff, mypy, shellcheck; checkpatch, sparse and W=1 on kernel/, for every kernel
+lint: lint-lab ## lint-lab; checkpatch, sparse and W=1 on kernel/, for every kernel
+	@$(PYTHON) -m fastsync_lab.host.lint
+
+lint-lab: setup ## ruff, mypy and shellcheck, which make test begins with
 	@.venv/bin/ruff check $(PYTHON_CODE)
 	@.venv/bin/ruff format --check $(PYTHON_CODE)
 	@.venv/bin/mypy
 	@shellcheck fastsync_lab/machine/guest/*.sh fastsync_lab/*/*.sh
-	@$(PYTHON) -m fastsync_lab.host.lint
 
 format: setup ## let ruff lay out the Python code
 	@.venv/bin/ruff format $(PYTHON_CODE)
