@@ -22,7 +22,7 @@ from fastsync_lab.study.contract import (
 )
 from fastsync_lab.study.filesystems import DEFER, EAGERS, PEERS, STOCK
 from fastsync_lab.study.judge import Requirement, Where
-from fastsync_lab.study.output import phases_of
+from fastsync_lab.study.output import counters_of, phases_of
 from fastsync_lab.study.programs import BESIDE
 from fastsync_lab.study.rows import Subjects
 
@@ -68,13 +68,20 @@ def script(cell: Cell[Beside], paths: Paths) -> Script:
 
 
 def read(_cell: Cell[Beside], output: Output) -> Subjects:
-    """The latencies, and what the neighbour did. Raises FastsyncError for what is no result."""
+    """The latencies, what the neighbour did, and how many blocks a burst had since the mount.
+
+    Raises FastsyncError for what is no result.
+    """
     phases = phases_of(BESIDE.name, output.result)
     try:
         did = float(json.loads(output.result)["neighbour_per_s"])
     except (KeyError, TypeError, ValueError) as error:
         raise FastsyncError(f"{BESIDE.name} printed no neighbour: {error!r}") from error
-    return {name: {**values, "neighbour_per_s": did} for name, values in phases.items()}
+    more = {"neighbour_per_s": did}
+    counted = counters_of(output.sections)
+    if counted.get("bursts"):
+        more["burst_blocks"] = counted["burst_blocks"] / counted["bursts"]
+    return {name: {**values, **more} for name, values in phases.items()}
 
 
 CALLS, NEIGHBOURS = ("append", "create"), ("creates", "untar", "stream")
@@ -95,12 +102,21 @@ def p99(most: float, over: Where, workloads: tuple[str, ...] = (), who: str = ""
     return Requirement("p99_ns", where=where, over=over, most=most, others=who)
 
 
+def peers(*workloads: str) -> Where:
+    """The others' figures; of these workloads, or of the same."""
+    return Where(systems=tuple(one.name for one in OTHERS), workloads=workloads)
+
+
 def name_of(call: str, rate: int, neighbour: str) -> tuple[str]:
     """The workload's name as a requirement has it."""
     return (beside(call, rate, neighbour).name,)
 
 
-SHOWN = ("p99_ns", "p50_ns", "max_ns", "neighbour_per_s", "kib", "kib_journal", "flushes")
+SHOWN = (
+    *("p99_ns", "p50_ns", "max_ns", "neighbour_per_s"),
+    *("kib", "kib_journal", "flushes", "burst_blocks"),
+)
+BEST = "the best peer"
 EACH = [(call, rate) for call in CALLS for rate in SECONDS]
 LOADED = tuple(name for each in EACH for n in ("untar", "stream") for name in name_of(*each, n))
 STUDY = Study(
@@ -125,7 +141,12 @@ STUDY = Study(
             p99(2.0, Where(workloads=name_of(*each, "alone")), name_of(*each, "creates"))
             for each in EACH
         ),
-        p99(1.0, Where(systems=tuple(x.name for x in OTHERS)), LOADED, "the best peer"),
+        p99(1.0, peers(), LOADED, BEST),
+        *(
+            p99(1.0, peers(*name_of(call, 10, n)), (beside(call, 10, n, qasio=True).name,), BEST)
+            for call in CALLS
+            for n in ("untar", "stream")
+        ),
         p99(1.0, Where(systems=(STOCK.name,))),
     ),
     tables=(Table(SHOWN, over=(STOCK.name,)),),

@@ -31,6 +31,7 @@ METRICS: Mapping[str, Metric] = {
     "p50_ns": Metric("p50, ms", 1e-6),
     "p99_ns": Metric("p99, ms", 1e-6),
     "max_ns": Metric("max, ms", 1e-6),
+    "burst_blocks": Metric("blocks/burst"),
     "settle_max_ns": Metric("longest settling, ms", 1e-6),
     # what was written for each operation
     "kib": Metric("KiB/op"),

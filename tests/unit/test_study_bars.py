@@ -27,6 +27,9 @@ def eager(study: str, workloads: str, least: float, over: Names, **where: Names)
     return (study, "ops_per_s", "ratio", least, None, 0, at, {"systems": over})
 
 
+NOT_BELOW_STOCK: tuple[Any, ...] = (
+    "ops_per_s", "ratio", 1.0, None, 0, {"systems": EAGERS, "devices": ("nvme-plp",)},
+    {"systems": ("stock",)})  # fmt: skip
 # What the issues ask for, written down a second time: whoever moves a bar has to say so here.
 # Study, metric, kind, least, most, the least base; where it holds, and over what.
 BARS: list[Bar] = [
@@ -40,6 +43,7 @@ BARS: list[Bar] = [
      {"systems": ("stock",)}),
     ("overwrite", "ops_per_s", "ratio", 0.985, None, 0, {"systems": ("defer+eager",)},
      {"systems": ("defer",)}),
+    ("overwrite", *NOT_BELOW_STOCK),
     ("fstat", "ops_per_s", "ratio", 0.985, None, 0, {"systems": MODES}, {"systems": ("ideal",)}),
     ("fstat", "ops_per_s", "ratio", 2.0, None, 0,
      {"systems": MODES, "workloads": ("random, fstat first",), "kernels": ("7.2",)},
@@ -54,6 +58,7 @@ BARS: list[Bar] = [
     ("sqlite", "ops_per_s", "ratio", 0.99, 1.01, 0, {"systems": ("off",)}, {"systems": ("stock",)}),
     eager("sqlite", "WAL", 1.0, ("f2fs",), subjects=("insert",)),
     eager("sqlite", "DELETE TRUNCATE", 1.35, PEERS, subjects=("insert",)),
+    ("sqlite", *NOT_BELOW_STOCK),
     eager("files", "append create threads appenders", 1.0, ("f2fs",)),
     *(eager("files", "append", 2.0, (one,), devices=("emmc", "sata-ssd", "nvme"))
       for one in ("stock", "fast_commit", "xfs")),
@@ -67,8 +72,7 @@ BARS: list[Bar] = [
     ("files", "p99_ns", "ratio", 0.0, 1.0, 0,
      {"systems": EAGERS, "workloads": ("appenders",), "devices": CACHED}, {"systems": ("f2fs",)}),
     eager("files", "append", 1.3, ("stock",), devices=("nvme-plp",)),
-    ("files", "ops_per_s", "ratio", 1.0, None, 0, {"systems": EAGERS, "devices": ("nvme-plp",)},
-     {"systems": ("stock",)}),
+    ("files", *NOT_BELOW_STOCK),
     ("files", "ops_per_s", "ratio", 0.99, 1.01, 0,
      {"systems": ("off",), "workloads": ("append", "create", "rename", "scattered", "varmail")},
      {"systems": ("stock",)}),
@@ -90,6 +94,10 @@ BARS: list[Bar] = [
      {"systems": EAGERS,
       "workloads": tuple(f"{each} beside {n}" for each in SMALL for n in ("untar", "stream"))},
      {"systems": ("fast_commit", "xfs", "f2fs")}),
+    *(("beside", "p99_ns", "ratio", 0.0, 1.0, 0,
+       {"systems": EAGERS, "workloads": (f"{call} 10/s beside {n}, qasio",)},
+       {"systems": ("fast_commit", "xfs", "f2fs"), "workloads": (f"{call} 10/s beside {n}",)})
+      for call in ("append", "create") for n in ("untar", "stream")),
     ("beside", "p99_ns", "ratio", 0.0, 1.0, 0, {"systems": EAGERS}, {"systems": ("stock",)}),
     ("sustained", "ops_per_s", "ratio", 1.0, None, 0, {"systems": EAGERS}, {"systems": ("stock",)}),
     eager("sustained", "append create appenders", 1.0, ("f2fs",)),

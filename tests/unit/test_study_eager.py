@@ -35,6 +35,8 @@ def test_a_neighbour_is_part_of_the_figures() -> None:
     text = json.dumps({**PHASES, "neighbour_per_s": 1999.5})
     found = beside.read(cell(work), Output(text))
     assert found == {"": {**CALL, "ops_per_s": 50.0, "neighbour_per_s": 1999.5}}
+    counted = {"counters": "bursts 4\nburst_blocks 30\n"}
+    assert beside.read(cell(work), Output(text, counted))[""]["burst_blocks"] == 7.5
     with pytest.raises(FastsyncError, match="beside printed no neighbour: KeyError"):
         beside.read(cell(work), Output(json.dumps(PHASES)))
     with pytest.raises(FastsyncError, match="beside printed no result"):
