@@ -14,10 +14,14 @@ Stock has no settling, in which eager_sync writes to its place what the log had.
 
 A device that stays dead fails the rest of a call's requests, too: which of them was the first does
 not matter for 1 and 2 there.
+
+A bug that the kernel logs (a warning, an oops, a report of lockdep) must be one that stock logs in
+the same place; that ours logs fewer of them is no difference.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from fastsync_lab.faults.layout import COMMIT_FLUSH, DATA, READ, SYNC_FLUSH
 from fastsync_lab.host.options import CONTROL, EAGER_MODES
@@ -62,7 +66,7 @@ class Effect:
     """What came of a fault: the calls that failed (number, errno), and what the kernel did.
 
     `lost`: after recovery something was missing that had been promised before the first error.
-    `unsound`: recovery failed, or e2fsck was not content with it.
+    `unsound`: recovery failed, or e2fsck was not content with it. `bugs`: of bugs_of().
     """
 
     errors: tuple[tuple[int, int], ...]
@@ -70,6 +74,7 @@ class Effect:
     read_only: bool
     lost: bool
     unsound: bool
+    bugs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ class Reaction:
     read_only: bool
     lost: bool
     unsound: bool
+    bugs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,21 @@ def reaction(result: Result, fault: Fault) -> Reaction:
         read_only=effect.read_only,
         lost=effect.lost,
         unsound=effect.unsound,
+        bugs=effect.bugs,
     )
+
+
+Came = TypeVar("Came", Effect, Reaction)
+
+
+def without_others(stock: Came, ours: Came) -> Came:
+    """What came of a fault on stock, but for the bugs that ours did not log."""
+    return replace(stock, bugs=tuple(bug for bug in ours.bugs if bug in stock.bugs))
+
+
+def _among(ours: Came, stock: Iterable[Came]) -> bool:
+    """Has one of these come of it, and every bug with it?"""
+    return any(without_others(one, ours) == ours for one in stock)
 
 
 def _unattended(result: Result, fault: Fault) -> bool:
@@ -161,7 +181,7 @@ def _unattended(result: Result, fault: Fault) -> bool:
 
 def _settling_failed(result: Result, fault: Fault, how: Reaction) -> bool:
     """May it have been a request of settling, and was it taken as one must be?"""
-    lost_nothing = not (how.lost or how.unsound or how.missed or how.passed)
+    lost_nothing = not (how.lost or how.unsound or how.missed or how.passed or how.bugs)
     alone = result.case.mode in EAGER_MODES and _unattended(result, fault)
     return alone and how.aborted and lost_nothing and fault.kind != READ
 
@@ -204,11 +224,11 @@ class Stock:
         place = result.case.workload, fault.op, kind
         sort = self._sorts.get((kind, sort_of(call)), set())
         alone = self._unattended.get(_loose(fault.kind), set())
-        if fault.effect in self._calls.get(place, set()):
+        if _among(fault.effect, self._calls.get(place, set())):
             rule = SAME_CALL
-        elif how in sort:
+        elif _among(how, sort):
             rule = SAME_SORT
-        elif how in alone and fault.kind not in (DATA, READ):
+        elif _among(how, alone) and fault.kind not in (DATA, READ):
             rule = UNATTENDED
         elif _settling_failed(result, fault, how):
             rule = SETTLING
@@ -224,7 +244,7 @@ def identical(ours: Result, stock: Result) -> list[str]:
         f"{ours.case.name}: request {one.first} ({one.kind}, {ours.call(one.op)}): {one.effect}; "
         f"stock: {other.kind}, {stock.call(other.op)}: {other.effect}"
         for one, other in pairs
-        if one != other
+        if one != replace(other, effect=without_others(other.effect, one.effect))
     ]
     if len(ours.faults) != len(stock.faults):
         problems.append(
@@ -268,4 +288,5 @@ def _reaction_words(one: Reaction) -> str:
     words += ["read-only"] if one.read_only else []
     words += ["promised data lost"] if one.lost else []
     words += ["unsound"] if one.unsound else []
+    words += [f"the kernel logged {bug!r}" for bug in one.bugs]
     return ", ".join(words)

@@ -28,6 +28,7 @@ EVENT = re.compile(
     r"(?P<sector>\d+) \+ (?P<sectors>\d+)"
 )
 MARK = re.compile(r"tracing_mark_write: mark (\d+)")
+BEGINS = "fastsync: a run begins"  # in the kernel's log, behind the recovery of the run before
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Injection:
 class Ran:
     """What came of a run: calls with their errnos, messages, and what was left afterwards.
 
+    `log` is the kernel's until the unmount, `recovery_log` that of the recovery after it.
     `sent` are the requests of a run in which none was to fail, else those that have failed.
     """
 
@@ -49,6 +51,7 @@ class Ran:
     sent: list[Sent]
     log: str
     recovery_errors: tuple[str, ...]
+    recovery_log: tuple[str, ...]
     tree: Tree
     fsck_status: int
 
@@ -75,8 +78,9 @@ def parse_runs(text: str) -> Iterator[Ran]:
         yield Ran(
             parse_results(results),
             list(parse_requests(trace)),
-            log,
+            log.rpartition(f"{BEGINS}\n")[2],
             recovered.errors,
+            recovered.log,
             recovered.tree,
             int(status),
         )
@@ -129,6 +133,8 @@ class Guest:
         starts at a fraction of what the others take.
         """
         return (
+            f"echo '{BEGINS}' >/dev/kmsg\n"
+            "echo 1 >/sys/kernel/debug/clear_warn_once\n"  # each run logs its own warnings
             f"busybox blkdiscard {DEVICE} || exit\n"
             f"busybox dd if={MEMORY}/start.img of={DEVICE} bs=512K conv=fsync 2>/dev/null || exit\n"
             f"echo >{TRACING}/trace\n"

@@ -20,6 +20,7 @@ from fastsync_lab.host.options import CONTROL, mode_options, mtime_mode
 from fastsync_lab.host.paths import build_dir
 from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.machine.kernel_log import bugs_of, check_kernel_log, said_by_kernel
 from fastsync_lab.machine.vm import Vm
 
 # (errors=, does the device stay dead)
@@ -47,7 +48,10 @@ class Sweeper:
         return results
 
     def sweep(self, case: Case) -> Result:
-        """Record a case, then fail each of its requests. Raises FastsyncError if it fails alone."""
+        """Record a case, then fail each of its requests.
+
+        Raises FastsyncError if it fails, or has the kernel complain, by itself.
+        """
         started = time.monotonic()
         folder = faults_dir() / case.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -63,6 +67,10 @@ class Sweeper:
         recording = self.guest.record(folder, options)
         if failed := [op for op, error in recording.results if error]:
             raise FastsyncError(f"{case.name}: operation {failed[0].number} failed without a fault")
+        if check_kernel_log(log := log_of(recording)):
+            raise FastsyncError(
+                f"{case.name}: the kernel complained without a fault: {said_by_kernel(log)}"
+            )
         result = Result(case, tuple(op.name for op, _ in recording.results))
         sent = [one for one in recording.sent if one.mark >= script.prepared]
         count = sum(faulty_unmount(case.workload) or one.mark < len(result.calls) for one in sent)
@@ -114,8 +122,14 @@ def judge(
         read_only="Remounting filesystem read-only" in ran.log,
         lost=bool(lost(case, ran)),
         unsound=bool(ran.recovery_errors) or ran.fsck_status != 0,
+        bugs=bugs_of(log_of(ran)),
     )
     return [Fault(injection.first, kind, failed.mark, effect)]
+
+
+def log_of(ran: Ran) -> str:
+    """All that the kernel logged of a run, and of the recovery after it."""
+    return "\n".join([ran.log, *ran.recovery_log])
 
 
 def _same_place(failed: Sent, recorded: Sent) -> bool:

@@ -15,33 +15,56 @@ NOTE = re.compile(r"^.*\] fastsync: script (\d+)\n", re.MULTILINE)
 # that stands there meanwhile (gitlab.com/qemu-project/qemu, commit deba78709ae8).
 STALE_BREAKPOINT = re.compile(r"\bint3: 0000 ")
 
-# Each has a line in tests/unit/test_kernel_log.py that no other finds.
-BAD_WORDS = (
+# Each word of these two has a line in tests/unit/test_kernel_log.py that no other finds.
+# Bugs of the kernel, whatever its device does.
+BUG_WORDS = (
     r"WARNING:", r"\bBUG\b", r"\bOops\b", r"Kernel panic", r"general protection fault",
     r"Call Trace:", r"lockdep", r"possible (circular|recursive|irq lock)",
     r"inconsistent lock state", r"suspicious RCU", r"bad unlock", r"held lock freed",
-    r"lock held when returning", r"DEBUG_LOCKS", r"Voluntary context switch", r"EXT4-fs error",
-    r"EXT4-fs warning", r"EXT4-fs \([^)]*\): .*(error|corrupt)", r"JBD2: .*(error|Error)",
-    r"Assertion failure in", r"Busy inodes after unmount", r"Objects remaining", r"I/O error",
-    r"hung_task", r"blocked for more than", r"soft lockup", r"rcu_.* stall", r"UBSAN", r"KASAN",
+    r"lock held when returning", r"DEBUG_LOCKS", r"Voluntary context switch",
+    r"Assertion failure in", r"Busy inodes after unmount", r"Objects remaining", r"hung_task",
+    r"blocked for more than", r"soft lockup", r"rcu_.* stall", r"UBSAN", r"KASAN",
     r"KCSAN", r"ODEBUG", r"kmemleak: \d+ new suspected", r"list_(add|del) (corruption|double)",
     r"refcount_t:", r"use-after-free", r"sleeping function called", r"scheduling while atomic",
     r"\bRIP: ",
 )  # fmt: skip
-BAD_KERNEL_LOG = re.compile("|".join(BAD_WORDS))
+# What is said of a device that fails.
+FAILURE_WORDS = (
+    r"EXT4-fs error", r"EXT4-fs warning", r"EXT4-fs \([^)]*\): .*(error|corrupt)",
+    r"JBD2: .*(error|Error)", r"I/O error",
+)  # fmt: skip
+BUGS = re.compile("|".join(BUG_WORDS))
+BUGS_AND_FAILURES = re.compile("|".join((*BUG_WORDS, *FAILURE_WORDS)))
 # Stock ext4 with EXT4_DEBUG: of a case that it then handles, and calls a TODO.
 HARMLESS = re.compile(r"ext4_convert_unwritten_extents_endio:\d+: Inode \(\d+\) finished: ")
 
 
-def check_kernel_log(text: str) -> list[str]:
+# What differs between two reports of one bug: the time, where the source lay, and numbers.
+STAMP = re.compile(r"^(?:\[[^]]*\])+ ")
+FOLDERS = re.compile(r"\S+/(?=\w+\.[ch]\b)")
+NUMBER = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b")
+
+
+def check_kernel_log(text: str, *, device_fails: bool = False) -> list[str]:
     """The lines of a kernel log that must not be there in a sound run.
 
-    Of data races, those that are about our code.
+    Of data races, those that are about our code. What the kernel says of its device may be there
+    if that is to fail.
     """
+    words = BUGS if device_fails else BUGS_AND_FAILURES
     lines = [line for line in text.splitlines() if not HARMLESS.search(line)]
-    bad = [line for line in lines if BAD_KERNEL_LOG.search(line)]
+    bad = [line for line in lines if words.search(line)]
     not_ours = races_of_others(text)
     return [line for line in bad if line not in not_ours]
+
+
+def bugs_of(text: str) -> tuple[str, ...]:
+    """The bugs that a kernel has logged on a device that fails, each once.
+
+    Those of two runs, or of two builds of the modules, can be compared.
+    """
+    lines = [STAMP.sub("", line) for line in check_kernel_log(text, device_fails=True)]
+    return tuple(dict.fromkeys(NUMBER.sub("#", FOLDERS.sub("", line)) for line in lines))
 
 
 def is_emulators_fault(text: str) -> bool:

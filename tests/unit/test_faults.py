@@ -18,7 +18,7 @@ from fastsync_lab.faults.compare import (
     Result,
     compare,
 )
-from fastsync_lab.faults.guest import parse_requests, parse_runs
+from fastsync_lab.faults.guest import BEGINS, parse_requests, parse_runs
 from fastsync_lab.faults.layout import (
     COMMIT_FLUSH,
     DATA,
@@ -112,6 +112,21 @@ def test_requests_of_a_trace() -> None:
         Sent("WS", 8792, 8, 4),
         Sent("FF", 18446744073709551615, 0, 5),
     ]
+
+
+def answer_of(log: str, found: str = "[]") -> str:
+    """What the guest says of a run."""
+    recovered = f'{{"id": "x", "mount": 0, "folders": 0, "log": {found}, "delta": [], "files": []}}'
+    return "=== part\n".join(["=== run\n", "", log, f"{recovered}\n", "0\n"])
+
+
+def test_the_log_of_a_run_is_without_the_recovery_of_the_one_before() -> None:
+    before = "[    1.0] EXT4-fs (flash0): recovery complete\n"
+    begins, later = f"[    1.1] {BEGINS}\n", "[    1.2] Aborting journal on device flash0-8.\n"
+    (ran,) = parse_runs(answer_of(f"{before}{begins}{later}", '["recovery", "complete"]'))
+    assert (ran.log, ran.recovery_log) == (later, ("recovery", "complete"))
+    (ran,) = parse_runs(answer_of(later))  # so much was logged that the beginning is lost
+    assert ran.log == later
 
 
 def test_answer_that_is_not_whole() -> None:
@@ -229,10 +244,23 @@ def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
     assert summary.keeper("x", cases, builds).parts == []
 
 
+def test_bugs_are_kept() -> None:
+    oops = Effect((), False, False, False, False, bugs=("WARNING: a", "Oops"))
+    one = result("defer", Fault(1, JOURNAL, 1, oops), Fault(2, RECORD, 1, FINE))
+    kept = json.loads(json.dumps({"cases": [summary.case_json(one)]}))
+    assert summary.load_results(kept) == [one]
+    for effect in kept["cases"][0]["effects"]:
+        del effect["bugs"]  # as older results are
+    older = summary.load_results(kept)[0]
+    assert [fault.effect for fault in older.faults] == [FINE, FINE]
+
+
 def test_tables_add_up(builds: Builds) -> None:
     results = [STOCK, result("off", *STOCK.faults), result("defer", Fault(1, RECORD, 2, FINE))]
     kept = summary.result_of([one.case for one in results], results, builds)
     text = in_markdown(summary.parts(kept))
+    assert "searched" not in text
+    assert "not searched for bugs." in in_markdown(summary.parts({**kept, "format": 1}))
     assert "| off | 15 | 2 | 2 | 0 | 0 | 0 | 0 |" in text
     assert "| defer | 10 | 1 | 0 | 0 | 0 | 0 | 1 |" in text
     assert "| journal block | 1 | 1 | 0 |" in text

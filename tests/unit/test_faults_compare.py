@@ -137,6 +137,7 @@ SETTLED = Effect(((3, 5), (4, 5), (5, 5), (6, 5)), True, True, False, False)
         ("eager", Fault(9, DATA, 2, replace(SETTLED, aborted=False)), ""),
         ("eager", Fault(9, DATA, 2, replace(SETTLED, lost=True)), ""),
         ("eager", Fault(9, DATA, 2, replace(SETTLED, unsound=True)), ""),
+        ("eager", Fault(9, DATA, 2, replace(SETTLED, bugs=("Oops",))), ""),
         ("eager", Fault(9, DATA, 2, replace(SETTLED, errors=((5, 5), (6, 5)))), ""),  # fdatasync
         ("eager", Fault(9, DATA, 2, replace(SETTLED, errors=((3, 5),))), ""),
     ],
@@ -167,6 +168,39 @@ def test_the_readme_counts_a_settling_apart() -> None:
 
 
 LAST = Effect(((6, 5),), True, True, False, False)
+WARNED, OOPSED = (replace(LAST, bugs=bugs) for bugs in (("WARNING: a",), ("WARNING: a", "Oops")))
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "errors"),
+    [
+        (6, 6, ((6, 5),)),  # the same call
+        (6, 4, ((4, 5), (5, 5), (6, 5))),  # another of the sort
+        (2, 3, ((6, 5),)),  # nobody waited
+    ],
+)
+def test_a_bug_that_stock_has_not_logged_is_a_difference(
+    there: int, here: int, errors: tuple[tuple[int, int], ...]
+) -> None:
+    """Whatever the calls returned. That stock has logged more is none."""
+    found = {
+        (one, other): rule(
+            result("stock", Fault(1, JOURNAL, there, replace(LAST, bugs=one))),
+            Fault(9, JOURNAL, here, replace(LAST, errors=errors, bugs=other)),
+        )
+        for one in (LAST.bugs, WARNED.bugs, OOPSED.bugs)
+        for other in (LAST.bugs, WARNED.bugs, OOPSED.bugs)
+    }
+    assert {key: bool(one) for key, one in found.items()} == {
+        key: set(key[0]) >= set(key[1]) for key in found
+    }
+
+
+def test_bugs_of_two_runs_on_stock_are_not_put_together() -> None:
+    stock = result("stock", Fault(1, JOURNAL, 6, WARNED),
+                   Fault(2, JOURNAL, 6, replace(LAST, bugs=("Oops",))))  # fmt: skip
+    assert rule(stock, Fault(9, JOURNAL, 6, OOPSED)) == ""
+    assert rule(stock, Fault(9, JOURNAL, 6, WARNED)) == SAME_CALL
 
 
 def test_the_flush_of_a_commit_may_be_that_of_a_sync() -> None:
@@ -232,6 +266,17 @@ def test_off_is_compared_request_by_request() -> None:
     ]
 
 
+def test_with_the_options_off_a_bug_of_ours_is_a_difference() -> None:
+    calm, warned = (
+        {mode: result(mode, Fault(1, JOURNAL, 6, effect)) for mode in ("stock", "off")}
+        for effect in (LAST, WARNED)
+    )
+    assert identical(calm["off"], warned["stock"]) == []
+    assert identical(warned["off"], warned["stock"]) == []
+    (told,) = identical(warned["off"], calm["stock"])
+    assert "bugs=('WARNING: a',)); stock: " in told
+
+
 def test_every_difference_of_every_case_is_told() -> None:
     stock = result("stock", Fault(1, JOURNAL, 1, DOWN))
     append = result("stock", Fault(1, JOURNAL, 1, DOWN), workload="append")
@@ -262,6 +307,8 @@ def test_every_difference_of_every_case_is_told() -> None:
          "sync failed with errno 30 later, 1 syncs passed over, promised data lost"),
         (Effect((), False, False, False, True), "no call failed, unsound"),
         (Effect((), False, True, False, False), "no call failed, read-only"),
+        (Effect((), False, False, False, False, ("WARNING: a", "Oops")),
+         "no call failed, the kernel logged 'WARNING: a', the kernel logged 'Oops'"),
     ],
 )  # fmt: skip
 def test_a_reaction_in_words(effect: Effect, words: str) -> None:

@@ -5,8 +5,10 @@ import re
 import pytest
 
 from fastsync_lab.machine.kernel_log import (
-    BAD_WORDS,
+    BUG_WORDS,
+    FAILURE_WORDS,
     SHOWN_LINES,
+    bugs_of,
     check_kernel_log,
     complaints,
     is_emulators_fault,
@@ -139,6 +141,9 @@ def test_of_a_log_that_was_cleared_all_counts_until_the_next_script() -> None:
     assert of_script(OOPS, 9) == OOPS
 
 
+BAD_WORDS = (*BUG_WORDS, *FAILURE_WORDS)
+
+
 @pytest.mark.parametrize("word", BAD_WORDS)
 def test_every_word_finds_a_line_that_no_other_finds(word: str) -> None:
     others = "|".join(other for other in BAD_WORDS if other != word)
@@ -149,6 +154,54 @@ def test_a_log_is_judged_line_by_line() -> None:
     log = f"{BAD_LINES[3]}\n{CLEAN_LOG}{BAD_LINES[4]}\n"
     assert check_kernel_log(log) == [BAD_LINES[3], BAD_LINES[4]]
     assert check_kernel_log("") == []
+
+
+# What stock ext4 says when the device fails its requests.
+FAILING = """\
+[   21.0] I/O error, dev flash0, sector 688 op 0x1:(WRITE) flags 0x9800 phys_seg 1 prio class 2
+[   21.1] Buffer I/O error on dev flash0, logical block 0, lost sync page write
+[   21.2] Aborting journal on device flash0-8.
+[   21.3] JBD2: I/O error when updating journal superblock for flash0-8.
+[   21.4] EXT4-fs error (device flash0): ext4_journal_check_start:83: Detected aborted journal
+[   21.5] EXT4-fs (flash0): I/O error while writing superblock
+[   21.6] EXT4-fs (flash0): Remounting filesystem read-only
+[   21.7] EXT4-fs warning (device flash0): ext4_end_bio:343: I/O error 10 writing to inode 13
+"""
+ON_A_FAILING_DEVICE = [line for line in BAD_LINES if re.search("|".join(BUG_WORDS), line)]
+
+
+def test_what_a_device_that_fails_is_said_to_do_is_no_bug() -> None:
+    assert bugs_of(FAILING) == bugs_of(CLEAN_LOG) == ()
+    assert len(check_kernel_log(FAILING)) == 6
+    assert check_kernel_log(FAILING, device_fails=True) == []
+
+
+@pytest.mark.parametrize("line", ON_A_FAILING_DEVICE)
+def test_bugs_are_found_beside_a_device_that_fails(line: str) -> None:
+    assert check_kernel_log(f"{FAILING}{line}\n", device_fails=True) == [line]
+    assert len(bugs_of(f"{line}\n{FAILING}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "bug"),
+    [
+        (BAD_LINES[0], "WARNING: CPU: # PID: # at inode.c:# ext4_x+#/# [ext4]"),
+        (BAD_LINES[0].removeprefix("[    9.1] ").replace("fs/", "/a-b/c_1/"),
+         "WARNING: CPU: # PID: # at inode.c:# ext4_x+#/# [ext4]"),
+        ("[    9.1][   T77] kernel BUG at fs/jbd2/commit.c:2512!", "kernel BUG at commit.c:#!"),
+        ("[19.1] BUG: unable to handle page fault for address: ffff8881deadbeef in e2fs/8 jbd2-x",
+         "BUG: unable to handle page fault for address: # in e2fs/# jbd2-x"),
+    ],
+)  # fmt: skip
+def test_a_bug_is_told_without_what_differs_from_run_to_run(line: str, bug: str) -> None:
+    assert bugs_of(line) == (bug,)
+
+
+def test_each_bug_is_told_once() -> None:
+    later = BAD_LINES[0].replace("9.1", "19.25").replace("PID: 1 ", "PID: 77 ")
+    other = BAD_LINES[18]
+    text = "\n".join([BAD_LINES[0], other, later, other])
+    assert bugs_of(text) == (bugs_of(BAD_LINES[0])[0], "WARNING: inconsistent lock state")
 
 
 def test_what_qemu_made_of_the_code_is_told_from_the_code() -> None:
