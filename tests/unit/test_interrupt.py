@@ -6,6 +6,7 @@ then. So of TRIES the soonest counts, of each phase by itself; all else has to h
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.unit.interrupted import PHASES
 LIMIT_S = 2.0
 TRIES = 3
 DEAD_S = 120.0
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 # Whoever starts the tests may have told them to ignore Ctrl-C.
 NOT_IGNORED = ("env", "--default-signal=INT,TERM,HUP")
 AT_ONCE = ("child", "stubborn_child", "followed_child", "threads", "swallowing", "lock", "boot",
@@ -161,22 +163,33 @@ def test_on_a_terminal_finished_steps_stay_above_and_the_cursor_is_back(tmp_path
         leader, follower = pty.openpty()
         with phase("shown", folder, stderr=follower) as process:
             os.close(follower)
-            time.sleep(0.3)  # the status line is drawn ten times a second
+            drawn = read_until(leader, HIDE_CURSOR)
             taken_s = interrupt(process)
             assert process.returncode == EXIT_STATUS
-        said = read_all(leader)
+        said = (drawn + read_all(leader)).decode()
         assert "a step [not markup]\r\n" in said
         assert "another step\r\n" in said
         assert "1 of 2 done\r\n" not in said  # it has passed
         assert said.rstrip().endswith(MESSAGE)
         assert said.count(MESSAGE) == 1
-        assert said.rindex("\x1b[?25h") > said.rindex("\x1b[?25l")
+        assert said.rindex(SHOW_CURSOR) > said.rindex(HIDE_CURSOR)
         return taken_s
 
     check_time(attempt, tmp_path)
 
 
-def read_all(terminal: int) -> str:
+def read_until(terminal: int, text: str) -> bytes:
+    """What was written to a terminal, up to some text at least, which is waited for."""
+    said = b""
+    deadline = time.monotonic() + DEAD_S
+    while text.encode() not in said:
+        ready, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, said
+        said += os.read(terminal, 65536)
+    return said
+
+
+def read_all(terminal: int) -> bytes:
     """What was written to a terminal that nobody has open any more."""
     data = b""
     while True:
@@ -184,7 +197,7 @@ def read_all(terminal: int) -> str:
             data += os.read(terminal, 65536)
         except OSError:
             os.close(terminal)
-            return data.decode()
+            return data
 
 
 def test_a_program_is_interrupted_from_its_first_import_on(tmp_path: Path) -> None:
