@@ -23,6 +23,7 @@ from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.host.shell import Completed, first_errors, follow, last_lines, run
 
 FILESYSTEMS = ("jbd2", "ext4")  # in build order: ext4 needs the symbols of jbd2
+OURS = "fastsync"  # the pair that is ours
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,16 @@ def own_sources(series: str) -> list[Path]:
     return [*files, *glue_patches(series)]
 
 
-def source_digest(series: str) -> str:
-    """A hash of own_sources(): a result that names another is of other modules."""
-    return files_digest(own_sources(series))
+def source_digest(series: str, modules: Sequence[str] = (OURS,)) -> str:
+    """A hash of the sources of our pair or others: a result that names another is of other modules.
+
+    `modules` are OURS, and folders of kernel/ that are a module of their own.
+    """
+    return files_digest(
+        file
+        for name in modules
+        for file in (own_sources(series) if name == OURS else overlay_files(name))
+    )
 
 
 def check_glue(series: str) -> None:
@@ -297,7 +305,7 @@ def build_modules(
         variant, patches = f"fault-{fault.stem}", [fault]
     target = products_dir(tree, variant)
     workshop = products_dir(tree, "fault") if fault else target
-    modules = ModuleSet(variant or "fastsync", target / "jbd2.ko", target / "ext4.ko")
+    modules = ModuleSet(variant or OURS, target / "jbd2.ko", target / "ext4.ko")
     inputs = list(patches)
     if not stock:
         inputs += own_sources(tree.series)

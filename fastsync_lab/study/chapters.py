@@ -25,6 +25,7 @@ from fastsync_lab.study.rows import Line
 from fastsync_lab.study.show import (
     Studies,
     environments,
+    older_modules,
     reached,
     table_grid,
     table_lines,
@@ -138,6 +139,7 @@ def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) ->
             [
                 " ".join((*environments(results), *dates[-1:])),
                 *describe_builds(results),
+                *older_modules(results),
                 f"To repeat it: `{command_of(study.name, first.series, mips=first.mips)}`",
             ]
         )

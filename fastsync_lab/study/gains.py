@@ -9,7 +9,7 @@ from fastsync_lab.study.contract import Study
 from fastsync_lab.study.figures import DEVICES, Bar, Figure, number
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.rows import Line, Stat
-from fastsync_lab.study.show import environments, ratio
+from fastsync_lab.study.show import environments, older_modules, ratio
 from fastsync_lab.study.store import Result
 
 SERIES = "6.12"  # the kernel that `make demo` takes
@@ -194,5 +194,11 @@ def gain_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
     """What the README says beside its picture."""
     pairs, mine = pairs_of(results), shown(results)
     where = environments(mine) or [f"All of it: {NOT_YET}."]
-    said = [*where, *spread_of(pairs), *beside_peer(results), *losses(results)]
+    said = [
+        *where,
+        *older_modules(mine),
+        *spread_of(pairs),
+        *beside_peer(results),
+        *losses(results),
+    ]
     return [INTRO, gains(pairs, studies), " ".join(said)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from fastsync_lab.host.age import age
 from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.paths import repo_root, results_dir, write_json
 from fastsync_lab.study.documents import write_block
@@ -85,8 +86,7 @@ def write_tables(
 
 def age_of(result: Result) -> str:
     """Whether the modules of a result are those that this tree makes now, in words."""
-    now = source_digest(series_name(result["kernel_release"]))
-    return "of this tree" if result.get("source_sha256") == now else "older than this tree's"
+    return age(result.get("source_sha256"), source_digest(series_name(result["kernel_release"])))
 
 
 def whole_results(kind: str) -> list[Result]:

@@ -21,6 +21,7 @@ from fastsync_lab.study.show import (
     Studies,
     beside_grid,
     environments,
+    older_modules,
     pairs_grid,
     pairs_of,
     reached,
@@ -194,7 +195,8 @@ def first_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
             parts += studies[name].says_headline(lines_in(mine))
     lines = [
         f"- {' '.join(environments(found))} "
-        f"{reached(verdicts(studies, lines_in(found)))} are met.{not_run(found, studies)}"
+        f"{reached(verdicts(studies, lines_in(found)))} are met."
+        f"{''.join(f' {one}' for one in older_modules(found))}{not_run(found, studies)}"
         for found in machines.values()
     ]
     there = {result.series for result in ordered}
@@ -223,6 +225,7 @@ def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> li
     for machine, found in by_machine(in_order(results, studies)).items():
         judged = verdicts(studies, lines_in(found))
         parts += [f"## Linux {machine}", *environments(found), *describe_builds(found)]
+        parts += older_modules(found)
         for name, mine in by_study(found).items():
             parts.append(f"### Linux {mine[0].machine}: {title_of(mine)}")
             parts += embedded(studies[name], lines_in(mine))

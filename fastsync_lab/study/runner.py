@@ -11,7 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.host.build import build_modules, build_own_module, build_qasio
+from fastsync_lab.host.build import (
+    build_modules,
+    build_own_module,
+    build_qasio,
+    source_digest,
+)
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import find_series
@@ -50,6 +55,7 @@ from fastsync_lab.study.store import (
     FORMAT,
     kept_runs,
     load_result,
+    modules_of,
     partial_path,
     tidy,
     write_result,
@@ -179,6 +185,7 @@ def run_job(
         "device": job.profile.name,
         "complete": False,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "source_sha256": source_digest(setting.tree.series, modules_of(environment)),
         "environment": environment,
         "cells": records,
     }

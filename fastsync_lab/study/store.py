@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastsync_lab.host.age import OLDER, age
+from fastsync_lab.host.build import OURS, source_digest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import upstream_version
 from fastsync_lab.host.paths import results_dir, write_json
@@ -51,7 +53,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Result:
-    """A whole run of a study on one kernel and device, and what its figures depend on."""
+    """A whole run of a study on one kernel and device, and what its figures depend on.
+
+    `source_sha256` is the digest of the sources of our modules_of() it; "" of an older result.
+    """
 
     study: str
     title: str
@@ -61,6 +66,7 @@ class Result:
     rows: tuple[Row, ...]
     date: str = ""
     recipes: Mapping[CellKey, Recipe] = field(default_factory=dict)
+    source_sha256: str = ""
 
     def recipe(self, place: Place) -> Recipe:
         """How the cell of a place was made."""
@@ -87,9 +93,23 @@ class Result:
         return machine_name(self.kernel, self.processor)
 
     @property
+    def is_old(self) -> bool:
+        """Whether its modules are older than those that this tree makes now."""
+        now = source_digest(self.series, modules_of(self.environment))
+        return age(self.source_sha256, now) == OLDER
+
+    @property
     def lines(self) -> list[Line]:
         """Its figures."""
         return lines_of(self.rows)
+
+
+def modules_of(environment: Mapping[str, Any]) -> list[str]:
+    """Our modules that were loaded, as source_digest() has them; the device's model is none."""
+    files = environment["sha256"]
+    pair = [OURS] if f"{OURS}/ext4.ko" in files else []
+    alone = [name.removesuffix(".ko") for name in files if "/" not in name and name.endswith(".ko")]
+    return [*pair, *(name for name in alone if name != "flashdev")]
 
 
 def key_of(*inputs: object) -> str:
@@ -171,6 +191,7 @@ def parse_result(data: Mapping[str, Any]) -> Result:
         rows=tuple(rows_in(data, kernel)),
         date=data["date"][:10],
         recipes=dict(recipes_in(data)),
+        source_sha256=data.get("source_sha256", ""),
     )
 
 

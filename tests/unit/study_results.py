@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from fastsync_lab.host.build import source_digest
 from fastsync_lab.machine.processor import DEFAULT_MIPS, SPEEDS, load_processor
-from fastsync_lab.study.store import Result, parse_result
+from fastsync_lab.study.rows import series_name
+from fastsync_lab.study.store import Result, modules_of, parse_result
 
 ENVIRONMENT: dict[str, Any] = {
     "models_cpu": "500 million instructions a second, one core",
@@ -60,7 +62,8 @@ def data(
     device: str = "sata-ssd",
     **environment: Any,
 ) -> dict[str, Any]:
-    """A result file."""
+    """A result file, of the modules that this tree makes now."""
+    of_now = source_digest(series_name(kernel), modules_of(ENVIRONMENT | environment))
     release = {"kernel_release": f"{kernel}+deb-amd64", "debian_version": f"{kernel}-1"}
     return {
         "format": 2,
@@ -69,6 +72,7 @@ def data(
         "device": device,
         "date": "",
         "complete": True,
+        "source_sha256": of_now,
         "environment": ENVIRONMENT | release | environment,
         "cells": list(cells),
     }

@@ -10,9 +10,9 @@ import pytest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
-from fastsync_lab.study import figures, gains, pages, plot, store
+from fastsync_lab.study import figures, pages, plot, store
 from fastsync_lab.study.documents import marks, replace_block
-from fastsync_lab.study.grid import Grid, Part, in_markdown
+from fastsync_lab.study.grid import Grid, in_markdown
 from fastsync_lab.study.store import Result, parse_result
 from tests.unit.study_results import (
     cell,
@@ -23,7 +23,6 @@ from tests.unit.study_results import (
     result,
     scheduled,
     sweep,
-    with_ours,
 )
 
 RESULTS, QASIO = pages.PAGES
@@ -146,89 +145,6 @@ def test_the_calls_that_wait_are_shown_beside_the_least_of_all_others() -> None:
     assert "no figures yet" not in text
     assert "M1" not in in_markdown(pages.first_parts([scheduled(0.5, base_ms=0.9)], mine))
     assert "M1" in in_markdown(pages.first_parts([scheduled(1.5, base_ms=0.9)], mine))
-
-
-# --- the README ----------------------------------------------------------------------------------
-
-
-def parts_of_readme(*results: Result) -> list[Part]:
-    return gains.gain_parts(results, studies())
-
-
-def test_the_readme_says_for_each_device_what_a_user_gains() -> None:
-    seven = with_ours((1466, 1880), kernel="7.2.3", device="ufs")
-    text = in_markdown(parts_of_readme(with_ours((230, 532)), seven))
-    assert "| `sata-ssd`: Consumer SATA SSD | 230 → 532 (**2.31×**) | not measured yet |" in text
-    assert "1,466" not in text  # another kernel
-    rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == list(figures.DEVICES)
-    assert rows[-1].endswith("| not measured yet | – | – | – | – |")
-    assert "Linux 6.12.1+deb-amd64" in text and "median" not in text
-
-
-def test_the_readme_says_how_far_runs_differ() -> None:
-    text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5)))
-    assert "200 → 400 (**2.00×**)" in text
-    assert "4 KiB write: medians of 5 runs; the farthest run is 0.1 % off." in text
-    assert "one run" not in text
-    once = with_ours((200, 400), device="ufs")
-    text = in_markdown(parts_of_readme(with_ours((200, 400), runs=5), once))
-    assert "4 KiB write: medians of 5 runs, on some devices 1; the farthest" in text
-    assert "one run" not in text
-
-
-def test_the_readme_names_what_is_of_one_run() -> None:
-    insert = result(
-        [cell(name, [20.0], workload="WAL", subject="insert") for name in ("stock", "defer+eager")],
-        "sqlite",
-    )
-    several = with_ours((200, 400), runs=5)
-    text = in_markdown(parts_of_readme(several, insert))
-    assert text.endswith(" is 0.1 % off. SQLite insert, WAL: one run each.")
-    alone = in_markdown(parts_of_readme(insert))
-    assert alone.endswith(" SQLite insert, WAL: one run each.") and "median" not in alone
-
-
-def test_the_readme_holds_ours_against_a_peer_from_the_worst_device_to_the_best() -> None:
-    def beside(ours: float, peer: float, device: str) -> Result:
-        cells = [
-            cell(system, [value], workload="append")
-            for system, value in (("stock", 100.0), ("defer+eager", ours), ("f2fs", peer))
-        ]
-        return result(cells, "files", device=device)
-
-    found = [beside(180, 200, "ufs"), beside(300, 200, "emmc"), beside(100, 100, "nvme")]
-    text = in_markdown(parts_of_readme(*found))
-    assert text.endswith(" Over F2FS's speed: 4 KiB append 0.90–1.50×.")
-    assert "F2FS" not in in_markdown(parts_of_readme(with_ours((200, 400))))
-
-
-def test_the_readme_names_what_is_slower_than_on_stock_and_where_most() -> None:
-    parts = gains.losses(
-        [
-            with_ours((1000, 990), device="ufs"),
-            with_ours((1000, 985), device="emmc"),
-            with_ours((1000, 989), device="nvme"),
-            with_ours((1000, 500), kernel="7.2.3"),
-        ]
-    )
-    assert parts == ["Slower than on stock: random (0.985× on `emmc`)."]
-    assert gains.losses([with_ours((1000, 996)), with_ours((1000, 1200), device="ufs")]) == []
-    assert gains.losses([with_ours((10, 9.9))]) and not gains.losses([with_ours((10, 9.9), runs=5)])
-    assert "Slower" in in_markdown(parts_of_readme(with_ours((1000, 985))))
-
-
-def test_the_readme_of_nothing_measured_says_so_plainly() -> None:
-    text = in_markdown(parts_of_readme())
-    assert text.endswith("All of it: not measured yet.") and text.count("not measured yet") == 27
-    assert gains.picture([]) is None
-
-
-def test_the_readme_has_a_picture_of_what_a_user_gains() -> None:
-    found = gains.picture([with_ours((230, 460)), with_ours((1, 2), kernel="7.2.3")])
-    assert found and found.kernel == "Linux 6.12.1"
-    (bar,) = found.groups["sata-ssd"]
-    assert (bar.label, bar.text, bar.end) == ("4 KiB write", "2.00 (230 → 460/s)", 2.0)
 
 
 # --- files ---------------------------------------------------------------------------------------
