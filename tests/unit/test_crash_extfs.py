@@ -1,11 +1,14 @@
 """Reading files out of an ext4 image that mkfs.ext4 and debugfs have made."""
 
+import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fastsync_lab.crash.extfs import Image, stamp_ns
+from fastsync_lab.crash import extfs
+from fastsync_lab.crash.extfs import Image, _entries, stamp_ns
 from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind, make_base, split_journal
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
@@ -115,9 +118,115 @@ def test_large_folder_is_read_in_full(image: Path) -> None:
     assert len(made(image, commands).tree()) == 62
 
 
+def refused(call: Callable[[], object]) -> str:
+    """What is said of an image that makes no sense."""
+    with pytest.raises(FastsyncError) as error:
+        call()
+    return str(error.value)
+
+
 def test_rubbish_is_refused() -> None:
-    with pytest.raises(FastsyncError, match="no ext4"):
-        Image(bytes(4096))
+    assert refused(lambda: Image(bytes(4096))) == "no ext4 in this image"
+
+
+def test_what_makes_no_sense_is_refused(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 9000)
+    start = image.read_bytes()
+
+    def after(commands: str) -> Image:
+        image.write_bytes(start)
+        return made(image, f"write {tmp_path}/data f\nmkdir d\n{commands}")
+
+    whole = after("")
+    ino = whole.tree()["f"].ino
+    assert whole.contents(ino) == b"x" * 9000
+    monkeypatch.setattr(extfs, "MAX_SIZE", 40000)
+    assert len(after("sif f size 40000\n").contents(ino)) == 40000
+    assert refused(after("sif f size 40001\n").tree) == f"inode {ino} has 40001 bytes"
+    assert refused(after("sif f block[0] 0\n").tree) == "a bad extent tree"
+    twice = after("symlink d/name1 x\nsymlink d/name2 x\n")
+    twice = Image(bytes(twice._data).replace(b"name2", b"name1"))
+    assert refused(twice.tree) == "d/name1 is there twice"
+    assert refused(after("link d d/x\n").tree) == f"d{'/x' * 65} is there twice"
+    assert refused(lambda: whole.contents(0)) == "inode 0 is outside the image"
+    (_, first, _), *_ = whole._extents(whole._inode(ino))
+    cut = Image(bytes(whole._data)[: (first + 2) * 4096])
+    assert refused(lambda: cut.contents(ino)) == f"block {first} is outside the image"
+
+
+def test_an_extent_has_16_more_bits_and_may_be_unwritten() -> None:
+    entries = [(0, 3, 0, 100), (5, 32768, 2, 200), (9, 32769, 0, 300)]
+    head = struct.pack("<HHHHI", 0xF30A, len(entries), 4, 0, 0)
+    node = head + b"".join(struct.pack("<IHHI", *entry) for entry in entries)
+    image = object.__new__(Image)
+    assert list(image._extent_node(node)) == [(0, 100, 3), (5, 200 | 2 << 32, 32768)]
+    for bad in (b"\0\0" + node[2:], node[:6] + b"\6\0" + node[8:]):
+        assert refused(lambda bad=bad: list(image._extent_node(bad))) == "a bad extent tree"
+    deep = node[:2] + struct.pack("<HHH", 1, 4, 5) + node[8:]  # 5 is the most
+    image._data = bytes(100)
+    image.block_size = 1024
+    assert refused(
+        lambda: list(image._extent_node(deep))
+    ) == f"block {3 | 100 << 32} is outside " + ("the image")
+
+
+def test_entries_of_a_folder() -> None:
+    def entry(ino: int, length: int, name: bytes) -> bytes:
+        return (struct.pack("<IHB", ino, length, len(name)) + b"\1" + name).ljust(length, b"\0")
+
+    piece = entry(2, 12, b".") + entry(2, 12, b"..") + entry(0, 12, b"gone") + entry(7, 8, b"")
+    assert list(_entries(piece + entry(300, 20, b"a\xff"), 2)) == [("", 7), ("a\ufffd", 300)]
+    for bad in (entry(5, 12, b"a")[:11], struct.pack("<IHB", 5, 7, 0) + b"\1"):
+        assert refused(lambda bad=bad: list(_entries(bad, 9))) == "folder 9 has a bad entry"
+
+
+def test_every_number_of_an_inode(image: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"")
+    files = made(
+        image,
+        f"write {tmp_path}/data f\nsif f uid 70000\nsif f gid 140000\nsif f links_count 300\n"
+        "sif f mtime 20200102030405\nsif f mtime_extra 0x1d6f3454\n"
+        "sif f ctime 20210102030405\nsif f ctime_extra 0x2d6f3455\n"
+        f"symlink short {'s' * 59}\nsymlink long {'l' * 60}\n"
+        "ea_set f user.a 12\nea_set f trusted.bc 345\nea_set f security.def 6\n"
+        f"ea_set f user.large {'y' * 300}\nea_set f trusted.larger {'z' * 301}\n",
+    )
+    tree = files.tree()
+    file = tree["f"]
+    assert (file.uid, file.gid, file.links, file.size) == (70000, 140000, 300, 0)
+    assert file.mtime_ns == 1577934245 * 10**9 + (0x1D6F3454 >> 2)
+    assert file.ctime_ns == (1609556645 + (1 << 32)) * 10**9 + (0x2D6F3455 >> 2)
+    assert file.sectors == () and file.target == ""
+    assert (tree["short"].target, tree["long"].target) == ("s" * 59, "l" * 60)
+    assert tree["short"].xattrs == {}
+    assert file.xattrs == {
+        name: value.encode().hex()
+        for name, value in {
+            "user.a": "12", "trusted.bc": "345", "security.def": "6",
+            "user.large": "y" * 300, "trusted.larger": "z" * 301,
+        }.items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bits", ["64bit", "^64bit"])
+def test_inodes_of_another_group(bits: str, tmp_path: Path) -> None:
+    """Blocks of 1 KiB make two groups."""
+    make_base(tmp_path / "image", 12, kind=Kind(mkfs=("-b", "1024", "-O", bits)))
+    lines = [f"symlink {number:04} x{number}\n" for number in range(520)]
+    files = made(tmp_path / "image", "".join(lines))
+    tree = files.tree()
+    assert max(file.ino for file in tree.values()) > files._inodes_per_group + 2
+    assert [tree[f"{number:04}"].target for number in range(520)] == [
+        f"x{number}" for number in range(520)
+    ]
+
+
+def test_blocks_that_are_allocated_and_not_written_are_zeros(image: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 4096)
+    files = made(image, f"write {tmp_path}/data f\nfallocate f 0 3\nsif f size 16384\n")
+    assert files.contents(files.tree()["f"].ino) == b"x" * 4096 + bytes(3 * 4096)
 
 
 def test_stamps_before_and_after_32_bits() -> None:

@@ -1,12 +1,25 @@
 """The log of dm-log-writes, and the states that a volatile cache allows."""
 
 import random
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastsync_lab.crash.log import DISCARD, ENTRY, FLUSH, FUA, MAGIC, MARK, SUPER, Write, parse_log
+from fastsync_lab.crash.log import (
+    DISCARD,
+    ENTRY,
+    FLUSH,
+    FUA,
+    MAGIC,
+    MARK,
+    SUPER,
+    Event,
+    Write,
+    parse_log,
+)
 from fastsync_lab.crash.states import (
     State,
     all_states,
@@ -14,8 +27,11 @@ from fastsync_lab.crash.states import (
     durable_writes,
     find,
     first_event_after,
+    part,
     sample,
     split_id,
+    torn_ends,
+    variants,
 )
 from fastsync_lab.host.errors import FastsyncError, UsageError
 
@@ -47,6 +63,11 @@ def mark(number: int) -> Entry:
 
 
 FLUSHED: Entry = (FLUSH, 0, b"")
+
+
+NO_LOG = "this is not a log of dm-log-writes"
+NO_END = "the log has no end: its device was too small, or is in use"
+DISCARDS = "the log has a discard: what it leaves behind is not known"
 
 
 def fua(sector: int, letter: str) -> Entry:
@@ -83,21 +104,51 @@ def test_data_are_found_at_any_sector_size(sector_size: int) -> None:
 @pytest.mark.parametrize(
     ("log", "says"),
     [
-        (bytes(4096), "not a log"),
-        (make_log(write(1, "a"), end=False), "no end"),
-        (make_log(write(1, "a"))[:1000], "ends in entry"),
-        (make_log((DISCARD, 1, b"")), "discard"),
-        (make_log((FLUSH, 1, b"x" * SECTOR)), "flush with data"),
+        (bytes(4096), NO_LOG),
+        (SUPER.pack(MAGIC, 2, 0, SECTOR).ljust(SECTOR, b"\0"), NO_LOG),
+        (SUPER.pack(MAGIC + 1, 1, 0, SECTOR).ljust(SECTOR, b"\0"), NO_LOG),
+        (SUPER.pack(MAGIC, 1, 0, SECTOR - 1).ljust(SECTOR, b"\0"), NO_LOG),
+        (make_log(end=False), NO_END),
+        (make_log(write(1, "a"), end=False), NO_END),
+        (make_log(write(1, "a"))[:1000], "the log ends in entry 0 of 2"),
+        (make_log(write(1, "a"))[: 3 * SECTOR - 1], "the log ends in entry 0 of 2"),
+        (make_log(write(1, "a"))[: 3 * SECTOR], "the log ends in entry 1 of 2"),
+        (make_log((DISCARD, 1, b"")), DISCARDS),
+        (make_log((DISCARD, 1, b""))[: 2 * SECTOR], "the log ends in entry 1 of 2"),
+        (make_log((FLUSH, 1, b"x" * SECTOR)),
+         "the log has a flush with data, which the kernel splits"),
     ],
-)
+)  # fmt: skip
 def test_bad_logs(log: bytes, says: str) -> None:
-    with pytest.raises(FastsyncError, match=says):
+    with pytest.raises(FastsyncError) as error:
         parse_log(log)
+    assert str(error.value) == says
+
+
+def test_a_discard_has_no_data_in_the_log() -> None:
+    head = SUPER.pack(MAGIC, 1, 2, SECTOR).ljust(SECTOR, b"\0")
+    discard = ENTRY.pack(8, 4, DISCARD, 0).ljust(SECTOR, b"\0")
+    with pytest.raises(FastsyncError) as error:
+        parse_log(head + discard + entry_bytes((MARK, 0, b"dm-log-writes-end"), SECTOR))
+    assert str(error.value) == DISCARDS
+
+
+def test_marks_that_are_no_number_acknowledge_nothing() -> None:
+    log = make_log((MARK, 0, b"x1"), mark(3), write(1, "a"), FLUSHED, (MARK, 0, b""), mark(20))
+    assert [event.acknowledged for event in parse_log(log)] == [{3}, {3, 20}]
+
+
+def test_what_was_flushed_is_not_flushed_again() -> None:
+    events = parse_log(make_log(write(1, "a"), FLUSHED, write(2, "b"), FLUSHED, write(3, "c")))
+    found = [(event.kind, [one.sector for one in event.writes]) for event in events]
+    assert found == [("flush", [1]), ("flush", [2]), ("end", [3])]
 
 
 def test_first_event_after_a_mark() -> None:
-    events = parse_log(make_log(write(1, "a"), FLUSHED, mark(0), write(2, "b"), FLUSHED))
+    log = make_log(write(1, "a"), FLUSHED, mark(0), write(2, "b"), FLUSHED, fua(3, "c"))
+    events = parse_log(log)
     assert first_event_after(events, 0) == 1
+    assert first_event_after(events, 7) == len(events) - 1 == 3  # it did not return
 
 
 # --- states --------------------------------------------------------------------------------------
@@ -213,6 +264,76 @@ def test_many_writes_are_dropped_and_kept_one_by_one() -> None:
     assert {f"0.from{number}" for number in range(2, 9)} <= ids
 
 
+def test_a_write_is_torn_after_its_first_and_before_its_last_sector_and_in_the_middle() -> None:
+    assert [torn_ends(count) for count in (1, 2, 3, 4, 8)] == [
+        [], [1], [1, 2], [1, 2, 3], [1, 4, 7],
+    ]  # fmt: skip
+    assert part(Write(100, 8, 4096), 3, 5) == Write(103, 2, 4096 + 3 * SECTOR)
+
+
+ONE, OTHER = Write(10, 1, 512), Write(20, 2, 1536)
+FIRST, SECOND = Write(20, 1, 1536), Write(21, 1, 2048)  # sectors of OTHER
+
+
+def test_all_that_two_writes_can_leave() -> None:
+    """Each image once, by the first name that it gets."""
+    wanted = {
+        "none": (), "drop0": (OTHER,), "only0": (ONE,), "head1-1": (ONE, FIRST),
+        "tail1-1": (ONE, SECOND), "onlyhead1-1": (FIRST,),
+    }  # fmt: skip
+    event = Event("flush", (ONE, OTHER), frozenset())
+    states = list(variants(event, 7, random.Random(1)))
+    assert states == [State(f"7.{name}", 7, extra) for name, extra in wanted.items()]
+    end = list(variants(replace(event, kind="end"), 7, random.Random(1)))
+    assert end == [states[0], State("7.all", 7, (ONE, OTHER)), *states[1:]]
+    empty = Event("end", (), frozenset())
+    assert list(variants(empty, 7, random.Random(1))) == [State("7.none", 7, ())]
+
+
+def test_all_that_three_writes_can_leave() -> None:
+    writes = tuple(Write(number, 1, 512 * number) for number in range(3))
+    states = variants(Event("flush", writes, frozenset()), 0, random.Random(1))
+    assert [(state.id, [one.sector for one in state.extra]) for state in states] == [
+        ("0.none", []), ("0.drop0", [1, 2]), ("0.only0", [0]), ("0.drop1", [0, 2]),
+        ("0.only1", [1]), ("0.drop2", [0, 1]), ("0.only2", [2]),
+    ]  # fmt: skip
+
+
+def test_of_many_writes_some_subsets_are_drawn_and_torn_writes_are_among_the_others() -> None:
+    writes = tuple(Write(10 * number, 2, 1024 * number) for number in range(5))
+    states = list(variants(Event("flush", writes, frozenset()), 3, random.Random(1)))
+    drawn = random.Random(1)
+    masks = [drawn.getrandbits(5) for _ in range(4)]
+    by_id = {state.id.partition(".")[2]: state.extra for state in states}
+    assert by_id["from2"] == writes[2:] and by_id["from3"] == writes[3:]
+    assert "from1" not in by_id and "from4" not in by_id  # drop0 and only4
+    images = {state.extra for state in states}
+    for mask in masks:
+        assert tuple(one for index, one in enumerate(writes) if mask >> index & 1) in images
+    assert all(f"mask{int(name[4:], 16):x}" == name for name in by_id if name.startswith("mask"))
+    head, tail = Write(20, 1, 2048), Write(21, 1, 2560)
+    assert by_id["head2-1"] == (*writes[:2], head, *writes[3:])
+    assert by_id["tail2-1"] == (*writes[:2], tail, *writes[3:])
+    assert by_id["onlyhead2-1"] == (head,)
+
+
+def test_the_kind_of_a_state_is_its_name_without_numbers() -> None:
+    ids = ("17.none", "3.drop12", "3.head0-4", "3.onlyhead1-7", "3.from2")
+    kinds = ["none", "drop", "head", "onlyhead", "from"]
+    assert [State(one, 0, ()).kind for one in ids] == kinds
+
+
+def test_kinds_have_equal_shares_of_a_sample_as_far_as_there_are_so_many() -> None:
+    extra = (ONE,)
+    names = [*(f"drop{n}" for n in range(10)), *(f"head{n}-1" for n in range(10)), "all"]
+    states = [State("0.none", 0, ()), *(State(f"0.{name}", 0, extra) for name in names)]
+    counts = Counter(state.kind for state in sample(states, 10, seed=1))
+    assert counts == {"none": 1, "all": 1, "drop": 4, "head": 4}
+    assert len(sample(states, 100, seed=1)) == len(states)
+    assert [state.id for state in sample(states, 0, seed=1)] == ["0.none"]
+    assert sample(states, 10, seed=1) != sample(states, 10, seed=2)
+
+
 def test_sample_takes_from_every_kind() -> None:
     log = make_log(*((0, 8 * number, b"x" * 4096) for number in range(10)), FLUSHED)
     states = all_states(parse_log(log), first=0, seed=1)
@@ -222,15 +343,19 @@ def test_sample_takes_from_every_kind() -> None:
 
 @pytest.mark.parametrize("text", ["", "17", "x.none", "17.none/", "17.a/b"])
 def test_bad_ids(text: str) -> None:
-    with pytest.raises(UsageError, match="bad state"):
+    with pytest.raises(UsageError) as error:
         split_id(text)
+    says = "one is called like 17.drop2, or 17.drop2/3.none"
+    assert str(error.value) == f"bad state {text!r}: {says}"
 
 
 def test_ids() -> None:
     assert split_id("17.head0-4") == ("17.head0-4", None)
     assert split_id("17.none/3.drop1") == ("17.none", "3.drop1")
-    with pytest.raises(UsageError, match="no state"):
-        find([], "17.none")
+    with pytest.raises(UsageError) as error:
+        find([State("17.drop1", 17, ())], "17.none")
+    says = "one is called like 17.none, 17.drop2 or 17.head0-4"
+    assert str(error.value) == f"no state '17.none': {says}"
 
 
 def test_apply_writes_in_order() -> None:
