@@ -1,19 +1,17 @@
 """What file systems are put through: stock and every mode take it alike, and stamps get out."""
 
 import errno
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import prepare
+from tests.vm.conftest import has_bursts, prepare
 from tests.vm.guestfs import (
-    CAPACITY_MIB,
     CRASH,
     CRASH_IMAGE,
     FILE,
@@ -22,11 +20,12 @@ from tests.vm.guestfs import (
     Event,
     GuestFs,
     OnDisk,
-    leaks,
     written_kib,
 )
 
 INTERVAL_MS = 500
+BLOCK = 4096
+PREPARED_BLOCKS = 16
 S = 1000 * MS
 # Stamps are durable, then change well inside the interval: in defer the fsync does not commit them.
 DEFERRED = ("open", "sleep:600", f"align:{INTERVAL_MS}", "write", "fsync", "sleep:20",
@@ -42,24 +41,58 @@ class Subject:
 
     def options(self, more: str = "commit=300", interval_ms: int = INTERVAL_MS) -> str:
         words = [more] if more else []
-        if self.mode in ("truncate", "defer"):
-            words += [f"mtime_update={interval_ms}", f"mtime_mode={self.mode}"]
+        if self.mtime_mode:
+            words += [f"mtime_update={interval_ms}", f"mtime_mode={self.mtime_mode}"]
+        if self.eager:
+            words.append("eager_sync")
         return ",".join(words)
 
+    @property
+    def mtime_mode(self) -> str:
+        """The mode of mtime_update; empty without it."""
+        first = self.mode.removesuffix("+eager")
+        return first if first in ("truncate", "defer") else ""
+
+    @property
+    def eager(self) -> bool:
+        return self.mode.endswith("eager")
+
+    def prepare(self, *words: str) -> None:
+        """A file that is on disk; with eager_sync the log has a copy of its last block."""
+        self.fs.prepare(*words)
+        if self.eager:
+            self.fs.ops("open", "append", "fsync", "sleep:1100", "chmod:644", "fsync")
+            # Below whatever device-mapper puts over the device.
+            stats = self.fs.vm.run("grep -h unsettled_blocks /sys/fs/ext4/*/eager_stats").stdout
+            assert int(stats.split()[1]) > 0
+
+    def _has_appended(self) -> bool:
+        """Does the image have the block that prepare() has appended and synced?"""
+        count = (
+            f"debugfs -R 'dump /f /dev/shm/got' {CRASH_IMAGE} 2>/dev/null; "
+            f"dd if=/dev/shm/got bs=4k skip={PREPARED_BLOCKS} count=1 status=none | "
+            "tr -d '\\0' | wc -c; rm /dev/shm/got"
+        )
+        return int(self.fs.vm.run(count).stdout) == BLOCK
+
     def promised(self, stamp: Event, disk: OnDisk, interval_ms: int = INTERVAL_MS) -> bool:
-        """Are the stamps on the medium what an fsync that returned has promised?"""
+        """Are stamps and data on the medium what an fsync that returned has promised?"""
+        if self.eager and not self._has_appended():
+            return False
         behind = [stamp["mtime_ns"] - disk.mtime_ns, stamp["ctime_ns"] - disk.ctime_ns]
-        most_ns = interval_ms * MS if self.mode == "defer" else 1
+        most_ns = interval_ms * MS if self.mtime_mode == "defer" else 1
         return all(0 <= one < most_ns for one in behind)
 
 
-# Off is stock request by request (test_off.py).
-OFF = pytest.param("off", marks=pytest.mark.long)
+# Off is stock request by request (test_off.py); with defer eager_sync has all that it has alone.
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("off", "eager")]
 
 
-@pytest.fixture(scope="module", params=["stock", OFF, "truncate", "defer"])
-def mode(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=["stock", "truncate", "defer", "defer+eager", *LONG])
+def mode(request: pytest.FixtureRequest, tree: KernelTree) -> str:
     name: str = request.param
+    if name.endswith("eager") and not has_bursts(tree):
+        pytest.skip(f"no eager_sync for {tree.series}")
     return name
 
 
@@ -88,7 +121,7 @@ def image_of(fs: GuestFs) -> None:
 def test_full_disk(subject: Subject) -> None:
     fs = subject.fs
     with fs.mounted(subject.options()):
-        fs.prepare()
+        subject.prepare()
         fs.vm.run(f"dd if=/dev/zero of={MNT}/fill bs=64k 2>&1; sync")
         *tried, stamp = fs.ops(*DEFERRED, "?append", "?fsync", "stat", CRASH)
         assert errnos(tried) == [errno.ENOSPC, 0]
@@ -100,7 +133,7 @@ def test_full_disk(subject: Subject) -> None:
 def test_quota(subject: Subject) -> None:
     fs = subject.fs
     with fs.mounted(subject.options("commit=300,usrquota"), mkfs="-O quota"):
-        fs.prepare("chown:1000", "quota:1000,64", "fsync")
+        subject.prepare("chown:1000", "quota:1000,64", "fsync")
         *tried, stamp = fs.ops(
             "open", "setuid:1000", *DEFERRED[1:], "?append", "?fsync", "?write", "stat",
         )  # fmt: skip
@@ -120,7 +153,7 @@ def test_freeze(subject: Subject, under_way: str) -> None:
     carried = ("open", "sleep:1100", "write", "fsync", "sleep:920", "write", "fsync")
     words = DEFERRED if under_way == "deferred" else carried
     with fs.mounted(subject.options(interval_ms=interval_ms)):
-        fs.prepare()
+        subject.prepare()
         stamp, before, after = fs.ops(
             *words, "stat", "freeze", "io", CRASH, "sleep:3000", "io", "thaw"
         )
@@ -133,7 +166,7 @@ def test_freeze(subject: Subject, under_way: str) -> None:
 def test_read_only_remount(subject: Subject) -> None:
     fs = subject.fs
     with fs.mounted(subject.options()):
-        fs.prepare()
+        subject.prepare()
         # Open for write, a file would keep the file system from becoming read-only.
         (stamp,) = fs.ops(*DEFERRED, "stat")
         fs.ops("remountro", CRASH)
@@ -151,7 +184,7 @@ def test_shutdown(subject: Subject, flag: str) -> None:
     number = ["default", "flush the log", "do not"].index(flag)
     fs.mkfs()
     fs.mount(subject.options())
-    fs.prepare()
+    subject.prepare()
     stamp, *tried = fs.ops(
         *DEFERRED, "stat", f"shutdown:{number}", "?write", "?fsync", "?chmod:600"
     )
@@ -172,7 +205,7 @@ def test_resize_under_load(subject: Subject) -> None:
     fs = subject.fs
     fs.mkfs("-E resize=16384", size="4096")
     fs.mount(subject.options(interval_ms=50))
-    fs.prepare()
+    subject.prepare()
     fs.vm.run(
         f"rm -f {RESIZED}; until [ -f {RESIZED} ]; do {fs.fsops_path} {FILE} open {LOAD} || exit; "
         "done & load=$!\n"
@@ -202,7 +235,7 @@ def test_snapshot_under_load(subject: Subject, lock: str) -> None:
         f"/dev/mapper/origin {MNT}"
     )
     try:
-        fs.prepare()
+        subject.prepare()
         fs.vm.run(
             f"{fs.fsops_path} {FILE} open {LOAD} & load=$!; sleep 0.2\n"
             f"dmsetup suspend {nolock} origin || exit\n"
@@ -228,7 +261,7 @@ def test_clock_that_jumps(subject: Subject, hours: int) -> None:
     fs = subject.fs
     jump_ms = hours * 3600 * 1000
     with fs.mounted(subject.options()):
-        fs.prepare()
+        subject.prepare()
         try:
             jumped = fs.ops(
                 *DEFERRED, f"shifttime:{jump_ms}", "sleep:20", "write", "clock", "fsync", "stat",
@@ -237,12 +270,14 @@ def test_clock_that_jumps(subject: Subject, hours: int) -> None:
             clock, stamp = jumped
             assert subject.promised(stamp, fs.crashed())
             assert 0 <= clock["time_ns"] - stamp["mtime_ns"] <= INTERVAL_MS * MS + 20 * MS
+            if subject.eager:  # or overwrites of what the log has copies of are logged, too
+                fs.ops("freeze", "thaw", file=MNT)
             align = f"align:{INTERVAL_MS}"
             loop = ["write", "fsync", "sleep:8"] * 20
             events = fs.ops("open", align, "write", "fsync", "io", *loop, "io", "stat", CRASH)
             assert subject.promised(events[-1], fs.crashed())
             commits = (written_kib(events) - 20 * 4) / 12
-            if subject.mode in ("truncate", "defer"):
+            if subject.mtime_mode:
                 assert commits <= 2
             else:
                 assert commits > 10, "then nothing here would be saved"
@@ -269,7 +304,7 @@ def test_late_years(subject: Subject, inode_size: int, now_s: int) -> None:
     fs = subject.fs
     fs.mkfs(f"-I {inode_size}")
     fs.mount(subject.options())
-    fs.prepare()
+    subject.prepare()
     (before,) = fs.ops("clock", file=MNT)
     last_s = INT32_MAX if inode_size == 128 else LAST_S
     try:
@@ -283,7 +318,7 @@ def test_late_years(subject: Subject, inode_size: int, now_s: int) -> None:
         fs.vm.run(f"export E2FSCK_TIME={now_s}; e2fsck -fy {CRASH_IMAGE} >/dev/null; [ $? -le 1 ]")
         disk = fs.on_image()
         behind_ns = stamp["mtime_ns"] - disk.mtime_ns
-        assert 0 <= behind_ns < (INTERVAL_MS * MS if subject.mode == "defer" else 1)
+        assert 0 <= behind_ns < (INTERVAL_MS * MS if subject.mtime_mode == "defer" else 1)
         (stamp,) = fs.ops("open", f"utimens:{LAST_S + 5},7", "fsync", "stat")
         assert stamp["mtime_ns"] % 2**64 // S == last_s  # beyond what 63 bits of ns hold
         fs.umount()
@@ -296,84 +331,8 @@ def test_unmount_with_deferred_stamps_leaves_a_clean_device(subject: Subject) ->
     fs = subject.fs
     fs.mkfs()
     fs.mount(subject.options())
-    fs.prepare()
+    subject.prepare()
     (stamp,) = fs.ops(*DEFERRED, "stat")
     fs.umount()
     image_of(fs)
     assert exact(stamp, fs.clean_image())
-
-
-# Each loop takes about a second and a half of virtual time.
-TOGGLES = ["mtime_update=100,mtime_mode=defer", "mtime_update=1000,mtime_mode=truncate",
-           "un_mtime_update", "mtime_update=10,mtime_mode=defer"]  # fmt: skip
-LOOPS = {
-    "overwrite": ["write", "fsync", "sleep:7", "dwrite", "fdatasync", "sleep:1500"],
-    "grow": ["append", "fsync", "chmod:600", "setxattr:user.k=v", "fsync", "sleep:900",
-             "truncate:4096", "fsync", "sleep:500"],
-    "stores": ["mwrite", "msync", "read", "stat", "sleep:400", "owrite", "sleep:1000"],
-}  # fmt: skip
-COUNTED = re.compile(r"^(ext4_\w+|jbd2_\w+)\s+(\d+)", re.M)
-LIMITS = {"tasks": 2}
-LIMITS_KIB = {"used": 4096, "SUnreclaim": 1024}
-
-
-def endure(fs: GuestFs, seconds: int) -> None:
-    """A mixed load with a remount every two seconds, for so long in virtual time."""
-    seconds = max(seconds, 80)
-    rounds = seconds * 2 // 3
-    loads = "".join(
-        f"( for ((i = 0; i < {rounds}; i += 50)); do\n"
-        f"{fs.fsops_path} {MNT}/{name} open {' '.join(words * 50)} >/dev/null || exit\ndone ) &\n"
-        for name, words in LOOPS.items()
-    )
-    toggle = " ".join(f"remount:{option} sleep:2000" for option in TOGGLES)
-    fs.vm.run(
-        f"{loads}jobs=$(jobs -p); for ((i = 0; i < {seconds // 8}; i++)); do\n"
-        f"{fs.fsops_path} {FILE} {toggle} >/dev/null || exit\ndone\n"
-        "for job in $jobs; do wait $job || exit; done",
-        timeout_s=900,
-    )
-
-
-def usage(fs: GuestFs) -> dict[str, int]:
-    """Objects alive in the slabs of ext4 and jbd2, tasks, and KiB of memory by use."""
-    fs.vm.run(f"rm -f {MNT}/grow; sync; echo 3 >/proc/sys/vm/drop_caches; sleep 1; "
-              "echo 3 >/proc/sys/vm/drop_caches; sleep 1")  # fmt: skip
-    text = fs.vm.run("cat /proc/slabinfo /proc/meminfo; grep count: /proc/zoneinfo").stdout
-    found = {name: int(count) for name, count in COUNTED.findall(text)}
-    memory = {name: int(kib) for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", text, re.M)}
-    assert found and "SUnreclaim" in memory
-    # The CPU keeps free pages of its own, now more, now fewer.
-    at_hand = 4 * sum(map(int, re.findall(r"count: (\d+)", text)))
-    memory["used"] = memory["MemTotal"] - memory["MemFree"] - at_hand
-    # Kernel workers come and go.
-    tasks = fs.vm.run("cat /proc/[0-9]*/task/*/comm 2>/dev/null | grep -cv ^kworker").stdout
-    return found | memory | {"tasks": int(tasks)}
-
-
-@pytest.mark.parametrize("seconds", [240, pytest.param(3600, marks=pytest.mark.long)])
-def test_nothing_grows(fs: GuestFs, seconds: int) -> None:
-    """A mixed load with options that toggle: nothing grows again and again.
-
-    What leaks does so in each half. What is taken once, and kept, does not count; the device has
-    all its memory before, or it would take some for each block that is new to it.
-    """
-    fs.vm.run(f"head -c {CAPACITY_MIB}M /dev/zero >{fs.device}")
-    found = []
-    with fs.mounted("commit=5", mkfs="-E lazy_itable_init=0,lazy_journal_init=0,nodiscard"):
-        fs.vm.run(f"for f in f {' '.join(LOOPS)}; do head -c 65536 /dev/zero >{MNT}/$f; done")
-        for part in (8, 2, 2):
-            fs.vm.run(f"head -c 65536 /dev/zero >{MNT}/grow")
-            endure(fs, seconds // part)
-            found.append(usage(fs))
-    grown = [
-        {name: after.get(name, 0) - before[name] for name in before}
-        for before, after in pairwise(found)
-    ]
-    lasting = {name: min(part[name] for part in grown) for name in grown[0]}
-    limits = LIMITS | {name: 64 for name in lasting if name.startswith(("ext4_", "jbd2_"))}
-    # KASAN and kmemleak keep more and more for themselves.
-    limits |= {} if fs.vm.config.tree.variant else LIMITS_KIB
-    too_much = {name: lasting[name] for name, most in limits.items() if lasting[name] > most}
-    assert not too_much, f"{too_much}, of {grown}"
-    assert leaks(fs.vm) == ""
