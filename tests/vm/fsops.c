@@ -36,7 +36,10 @@
  *   utimensnow                  set both to the time of day
  *   chmod:OCTAL chown:UID setxattr:NAME=VALUE truncate:SIZE rename:NEW link:NEW
  *   falloc:MODE,OFFSET,LENGTH   flags:HEX (FS_IOC_SETFLAGS)   read
- *   freeze thaw shutdown:FLAG   the file system (FIFREEZE, FITHAW, EXT4_IOC_SHUTDOWN)
+ *   verity                      FS_IOC_ENABLE_VERITY of FILE, which is not open
+ *   freeze thaw shutdown:FLAG checkpoint
+ *                               the file system (FIFREEZE, FITHAW, EXT4_IOC_SHUTDOWN,
+ *                               EXT4_IOC_CHECKPOINT)
  *   quotaon quotaoff quota:UID,BLOCKS
  *                               of users; a limit in KiB
  *   setuid:UID                  become another user
@@ -65,6 +68,7 @@
 #include <limits.h>
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
+#include <linux/fsverity.h>
 #include <linux/io_uring.h>
 #include <linux/quota.h>
 #include <setjmp.h>
@@ -469,6 +473,18 @@ static void op_flags(char *arg)
 	need(!ioctl(fd, FS_IOC_SETFLAGS, &flags), "FS_IOC_SETFLAGS");
 }
 
+static void op_verity(char *arg)
+{
+	struct fsverity_enable_arg enable = {
+		.version = 1, .hash_algorithm = FS_VERITY_HASH_ALG_SHA256, .block_size = BLOCK,
+	};
+	int file = open(path, O_RDONLY);
+
+	need(file >= 0, "open");
+	need(!ioctl(file, FS_IOC_ENABLE_VERITY, &enable), "FS_IOC_ENABLE_VERITY");
+	close(file);
+}
+
 static void op_stat(char *arg)
 {
 	struct stat st;
@@ -538,6 +554,13 @@ static void op_shutdown(char *arg)
 	__u32 flag = atoi(arg);
 
 	control(_IOR('X', 125, __u32), &flag, "EXT4_IOC_SHUTDOWN");
+}
+
+static void op_checkpoint(char *arg)
+{
+	__u32 flags = 0;
+
+	control(_IOW('f', 43, __u32), &flags, "EXT4_IOC_CHECKPOINT");
 }
 
 static void quota(int command, int id, void *argument, const char *what)
@@ -631,8 +654,8 @@ static const struct {
 	OP(ufsync), OP(fsync32), OP(file), OP(writeback), OP(writebackfirst), OP(waitfirst), OP(writebackmeta), OP(backlog), OP(pages), OP(direct),
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
-	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(stat), OP(io),
-	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown),
+	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(verity), OP(stat), OP(io),
+	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown), OP(checkpoint),
 	OP(quotaon), OP(quotaoff), OP(quota), OP(setuid), OP(settime), OP(shifttime), OP(crash), OP(multigrain), OP(clock),
 };
 
