@@ -15,7 +15,7 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_fs
+from tests.vm.conftest import IN_TIME, other_fs
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
@@ -26,6 +26,8 @@ from tests.vm.guestfs import (
     GuestFs,
 )
 from tests.vm.test_eager_log import burst_blocks, torn_image
+
+pytestmark = pytest.mark.short  # they are for one series each, most for 7.2
 
 UNIFORM = load_profile("uniform-100us")
 SLOW_READS = replace(UNIFORM, name="slow reads", read_ns=100 * MS)
@@ -101,7 +103,7 @@ def start(fs: GuestFs, mkfs: str = "", options: str = NO_PERIODIC_COMMIT) -> Non
     fs.vm.run(f"cp {FILE} {OTHER}; sync; touch {MNT}/x; rm {MNT}/x; sync")
 
 
-@pytest.mark.short
+@IN_TIME
 @patch("7.2/0003", SLOW_FLUSH)
 def test_data_written_in_the_second_half_of_a_fast_commit(fs: GuestFs, which: str) -> None:
     """Another one's: it flushes, then writes with FUA."""
@@ -117,6 +119,7 @@ def test_data_written_in_the_second_half_of_a_fast_commit(fs: GuestFs, which: st
     assert (after_it(fs, r"head -c 1 $f | tr -d '\0'") != []) == (which == "mended")
 
 
+@IN_TIME
 @patch("7.2/0004", ONE_BY_ONE)
 def test_a_fast_commit_of_several_blocks(fs: GuestFs, which: str) -> None:
     """Its first block waits for the device, which somebody else uses; the flush passes it."""
@@ -137,7 +140,6 @@ def test_a_fast_commit_of_several_blocks(fs: GuestFs, which: str) -> None:
     assert (after_it(fs, "ls $m | grep -x 'p*'") != []) == (which == "mended")
 
 
-@pytest.mark.short
 @pytest.mark.parametrize("call", ["fsync", "fdatasync"])
 @patch("7.2/0005")
 def test_a_sync_of_an_aborted_transaction(fs: GuestFs, which: str, call: str) -> None:
@@ -158,7 +160,6 @@ def test_a_sync_of_an_aborted_transaction(fs: GuestFs, which: str, call: str) ->
     assert after_it(fs, "stat -c %s $f") == ["65536"]
 
 
-@pytest.mark.short
 @patch("7.2/0006")
 def test_a_failed_flush_before_the_tail_moves(fs: GuestFs, which: str) -> None:
     """The log has nothing but the chmod."""
@@ -176,6 +177,7 @@ def test_a_failed_flush_before_the_tail_moves(fs: GuestFs, which: str) -> None:
     assert (after_it(fs, "stat -c %a $f") == ["600"]) == kept
 
 
+@IN_TIME
 @patch("7.2/0009", SLOW_READS)
 def test_a_commit_while_a_format_changes(fs: GuestFs, which: str) -> None:
     """The handle is restarted behind it, so another transaction ends the migration."""
@@ -204,6 +206,7 @@ def test_a_commit_while_a_format_changes(fs: GuestFs, which: str) -> None:
     assert (after_it(fs, "head -c 3 $f") == ["NNN"]) == (which == "mended")
 
 
+@IN_TIME
 @patch("7.2/0010", SLOW_ZEROES)
 def test_new_blocks_during_a_resize(fs: GuestFs, which: str) -> None:
     """On stock recovery finds them behind the end of the file system, and the mount fails."""
@@ -255,7 +258,6 @@ def test_a_block_of_the_log_that_cannot_be_read(fs: GuestFs, which: str, has_rec
     assert words == (["611"] if fails else ["600", "600"])
 
 
-@pytest.mark.short
 @patch("6.12/0001")
 def test_a_failed_write_at_unmount(fs: GuestFs, which: str) -> None:
     start(fs)
@@ -264,6 +266,7 @@ def test_a_failed_write_at_unmount(fs: GuestFs, which: str) -> None:
     assert (after_it(fs, "stat -c %a $f") == ["600"]) == (which == "mended")
 
 
+@IN_TIME
 @patch("6.12/0004", SLOW_READS)
 def test_a_commit_while_verity_is_enabled(fs: GuestFs, which: str) -> None:
     """It has the file as an orphan; the transaction behind it takes the file off that list."""
@@ -275,7 +278,7 @@ def test_a_commit_while_verity_is_enabled(fs: GuestFs, which: str) -> None:
         """
         ls -l $m; touch $m/x; rm $m/x; sync
         o $f verity & verity=$!
-        o $other open sleep:50 chmod:600 fsync
+        o $other open sleep:50 setxattr:user.a=b fsync  # a full commit
         wait $verity || exit 5
         sync $f
         cut
