@@ -1,11 +1,12 @@
 """eager_sync: options, one burst and one flush, what has barriers."""
 
 import errno
+from collections.abc import Iterator
 
 import pytest
 
 from tests.vm.eagerfs import OPTIONS, barriers, bursts_of, requests, stats
-from tests.vm.guestfs import FILE, MNT, GuestFs
+from tests.vm.guestfs import FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 
 # One page and more goes into place.
 ONE_PAGE = f"{OPTIONS},eager_sync=1"
@@ -89,6 +90,19 @@ def test_superblock_defaults(fs: GuestFs) -> None:
         fs.umount()
 
 
+@pytest.mark.parametrize("pages", ["0", "1001"])
+def test_bad_superblock_default_is_reported_and_ignored(fs: GuestFs, pages: str) -> None:
+    """As stock ext4 does with any default option that it cannot parse."""
+    fs.mkfs()
+    fs.vm.run(f"debugfs -wR 'ssv mount_opts eager_sync={pages}' {fs.device}")
+    fs.vm.kernel_log()
+    fs.mount()
+    assert in_force(fs) == [] and stats(fs)["in_force"] == "no: off"
+    log = fs.vm.kernel_log()
+    assert f"eager_sync={pages}: the threshold must be" in log
+    assert "failed to parse options in superblock" in log
+
+
 @pytest.mark.parametrize(
     ("mkfs", "options", "obstacle"),
     [
@@ -113,6 +127,40 @@ def test_what_is_in_the_way_is_said(fs: GuestFs, mkfs: str, options: str, obstac
 def test_without_a_journal_nothing_is_in_force(fs: GuestFs) -> None:
     with fs.mounted("eager_sync", mkfs="-O ^has_journal"):
         assert stats(fs)["in_force"] == "no: no journal"
+
+
+@pytest.fixture
+def external(fs: GuestFs) -> Iterator[str]:
+    """What mkfs has to be told to have the journal on a device of its own."""
+    fs.vm.run("modprobe brd rd_nr=1 rd_size=8192 && mkfs.ext4 -qF -b 4096 -O journal_dev /dev/ram0")
+    yield "-J device=/dev/ram0"
+    fs.vm.run(f"umount -q {MNT}; rmmod brd")
+
+
+def test_external_journal_is_in_the_way(fs: GuestFs, external: str) -> None:
+    fs.vm.kernel_log()
+    with fs.mounted(OPTIONS, mkfs=external):
+        assert stats(fs)["in_force"] == "no: external journal"
+        assert "eager_sync is not in force: external journal" in fs.vm.kernel_log()
+        fs.ops("create", "append", "fsync", "chmod:600", "fsync", "remount:commit=7", "stat")
+        assert "eager_sync is not in force: external journal" in fs.vm.kernel_log()
+        assert stats(fs)["bursts"] == stats(fs)["data_blocks"] == "0"
+
+
+def test_aborted_journal_is_in_the_way(fs: GuestFs) -> None:
+    """It aborts without the option, and nobody can switch it on any more."""
+    fs.mkfs()
+    fs.mount(f"{NO_PERIODIC_COMMIT},errors=continue")
+    fs.prepare("chmod:600", "fsync")
+    fs.vm.run(FAIL_ONE.format("flush"))
+    events = fs.ops("open", "chmod:611", "?fsync")
+    assert events[-1]["errno"] == errno.EIO
+    fs.vm.kernel_log()
+    fs.remount(OPTIONS)
+    assert stats(fs)["in_force"] == "no: aborted journal"
+    assert in_force(fs) == ["eager_sync=100"]
+    fs.umount()
+    assert "eager_sync is not in force: aborted journal" in fs.vm.kernel_log()
 
 
 def test_barriers_switched_at_work(fs: GuestFs) -> None:
