@@ -1,4 +1,7 @@
-"""Options off: the module behaves as the stock module built the same way, request by request."""
+"""Options off, or off again: the module behaves as the stock module built the same way.
+
+Request by request.
+"""
 
 import re
 from itertools import groupby
@@ -8,6 +11,7 @@ import pytest
 
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.vm import Vm
+from tests.vm import eagerfs
 from tests.vm.conftest import prepare
 from tests.vm.guestfs import GuestFs, trace_requests
 
@@ -19,6 +23,9 @@ WORK = [
     "fsync", "falloc:0,65536,65536", "write", "fdatasync", "align:100", "awrite", "fsync",
     "uwrite", "fsync", "swrite", "align:100", "owrite", "stat", "write", "fsync", "sync", "stat",
 ]  # fmt: skip
+# Nothing on the medium is drawn by chance.
+UUID = "00000000-1111-2222-3333-444444444444"
+FIXED = f"-U {UUID} -E hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0"
 # Bitmaps are not to be read ahead at a time that chance decides.
 MOUNT_OPTIONS = "commit=300,no_prefetch_block_bitmaps"
 REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) (\d+) \+ (\d+)")
@@ -31,9 +38,7 @@ def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tup
     with another block of it.
     """
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
-    # A fixed UUID and hash seed, so that nothing on the medium is drawn by chance.
-    fixed = "00000000-1111-2222-3333-444444444444"
-    fs.mkfs(f"-U {fixed} -E hash_seed={fixed},lazy_itable_init=0,lazy_journal_init=0")
+    fs.mkfs(FIXED)
     text = trace_requests(
         vm, f"{fsops} /mnt/f mount:{MOUNT_OPTIONS} {' '.join(WORK)} umount || exit"
     )
@@ -50,3 +55,40 @@ def test_requests_equal_those_of_the_stock_module(
     stock = requests(vm, stock_modules, flashdev, fsops)
     assert len(stock) > 60
     assert ours == stock
+
+
+# Data is in the log when the option goes. Then the log is emptied, as it has to be for that.
+BEFORE = """
+o $f create overwrite:65536 fsync; o $m/h create append sync
+o $f open append fsync append fsync overwrite:4096 fsync
+o $m/g create append fsync rename:$m/k; sync $m
+mount -o remount,{} $m || exit 4
+settle; sleep 1
+"""
+SYNCS = {
+    "append": "o $f open append fsync append append fsync append fdatasync",
+    "create": "o $m/n create write fsync; o $m/o create append append fsync",
+    "rename": "o $m/k rename:$m/n; sync $m; o $m/n rename:$m/h; sync $m; o $m/h open append fsync",
+}
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("work", SYNCS.values(), ids=SYNCS)
+@pytest.mark.usefixtures("bursts")
+def test_requests_behind_the_option_equal_those_of_the_stock_module(
+    vm: Vm, fsops: str, modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path, work: str
+) -> None:
+    """The kind of each request, and its bytes: the log goes on at another place."""
+    seen = []
+    for loaded, option, remount in [
+        (modules, "eager_sync=100", "un_eager_sync"),
+        (stock_modules, "barrier", "barrier"),
+    ]:
+        fs = GuestFs(vm, fsops, prepare(vm, loaded, flashdev))
+        fs.mkfs(FIXED)
+        fs.mount(f"{MOUNT_OPTIONS},{option}")
+        seen.append(eagerfs.requests(fs, work, before=BEFORE.format(remount)))
+        fs.umount()
+        fs.vm.run(f"e2fsck -fn {fs.device}")
+    assert len(seen[1]) > 4
+    assert seen[0] == seen[1]
