@@ -31,26 +31,6 @@ pytestmark = pytest.mark.usefixtures("bursts")
 TRUNCATES = repo_root() / "tests" / "planted" / "truncate-in-three.patch"
 
 
-@pytest.mark.parametrize("mkfs", ["", "-O ^metadata_csum", "-O ^64bit", "-O ^metadata_csum,^64bit"])
-def test_clean_unmount_leaves_what_was_there(fs: GuestFs, mkfs: str) -> None:
-    fs.mkfs(mkfs)
-    fs.mount()
-    fs.prepare()
-    fs.umount()
-    before = journal(fs)
-    fs.mount(OPTIONS)
-    fs.ops("open", "chmod:600", "fsync")
-    at_work = journal(fs)
-    fs.umount()
-    after = journal(fs)
-    assert "journal_async_commit" in at_work["Journal features"]
-    assert "journal_checksum_v3" not in at_work["Journal features"]
-    assert after["Journal features"] == before["Journal features"]
-    assert after["Journal start"] == "0"
-    assert int(after["Journal sequence"], 16) > int(before["Journal sequence"], 16) + 1000
-    fs.vm.run(f"e2fsck -fn {fs.device}")
-
-
 def test_sequence_jumps_once_in_a_mount_and_never_back(fs: GuestFs) -> None:
     """Far at first, past what an older file system may have left; then a little."""
     fs.mkfs()
