@@ -1,0 +1,133 @@
+"""eager_sync: trace events of marks, decisions, flushes and switching.
+
+test_gather.py and test_short.py read those of waits and of cuts.
+"""
+
+import re
+
+import pytest
+
+from tests.vm.eagerfs import OPTIONS, stats
+from tests.vm.guestfs import FAIL_ONE, FILE, MNT, GuestFs, trace_requests, with_events
+
+pytestmark = pytest.mark.usefixtures("bursts")
+
+EVENT = re.compile(r": jbd2_burst_(\w+): dev \d+,\d+ tid (\d+) (.*)$", re.MULTILINE)
+FLUSHED = re.compile(r"blocks (\d+) flushed in (\d+) us: (\d+)")
+MARK = re.compile(r"(\w+) by (?:__)?(?:ext4|jbd2)_[\w.]+\+0x\S+(?: \[\w+\])?")
+NAMES = ("mark", "decide", "flush", "switch")
+Event = tuple[str, int, str]
+
+
+def traced(fs: GuestFs, commands: str) -> list[Event]:
+    """Each event while the commands run: its name, its transaction, what it says of it."""
+    events = [f"jbd2_burst/jbd2_burst_{name}" for name in NAMES]
+    text = trace_requests(fs.vm, with_events(commands, *events))
+    return [(name, int(tid), said) for name, tid, said in EVENT.findall(text)]
+
+
+def said(events: list[Event], name: str) -> list[str]:
+    return [text for event, _, text in events if event == name]
+
+
+def reasons(decision: str) -> set[str]:
+    return set(decision.split(" for ")[1].split("|"))
+
+
+def test_a_burst(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare("chmod:600", "fsync")
+        before = stats(fs)
+        events = traced(fs, f"{fs.fsops_path} {FILE} open chmod:611 fsync chmod:600 fsync")
+        after = stats(fs)
+    assert said(events, "mark") == said(events, "switch") == []
+    assert said(events, "decide") == ["burst for nothing"] * 2
+    flushes = [FLUSHED.fullmatch(text) for text in said(events, "flush")]
+    blocks, took_us, errors = zip(
+        *(map(int, match.groups()) for match in flushes if match), strict=True
+    )
+    assert sum(blocks) == int(after["burst_blocks"]) - int(before["burst_blocks"])
+    assert all(100 <= us < 10**6 for us in took_us)  # the device takes 100 us
+    assert errors == (0, 0)
+    assert [(name, tid - events[0][1]) for name, tid, _ in events] == [
+        ("decide", 0),
+        ("flush", 0),
+        ("decide", 1),
+        ("flush", 1),
+    ]
+
+
+def test_a_flush_that_fails(fs: GuestFs) -> None:
+    fs.mkfs()
+    fs.mount(OPTIONS)
+    fs.prepare("chmod:600", "fsync")
+    fs.vm.run(FAIL_ONE.format("flush"))
+    events = traced(fs, f"{fs.fsops_path} {FILE} open chmod:611 ?fsync >/dev/null")
+    fs.umount()
+    assert said(events, "decide") == ["burst for nothing"]
+    (flushed,) = said(events, "flush")
+    assert flushed.endswith(" us: -5")
+    fs.vm.kernel_log()
+
+
+MARKS = {
+    "grown": "append append fsync",
+    "converted": "append append fsync",
+    "ordered": "truncate:1000 fsync",
+    "moved": "falloc:8,4096,4096 fsync",
+}
+
+
+@pytest.mark.parametrize("reason", MARKS)
+def test_marks_and_what_they_decide(fs: GuestFs, reason: str) -> None:
+    """Each reason of a transaction has a mark before, from a function of ext4 or jbd2."""
+    with fs.mounted(f"{OPTIONS},eager_sync=1"):
+        fs.prepare("chmod:600", "fsync")
+        before = stats(fs)
+        events = traced(fs, f"{fs.fsops_path} {FILE} open {MARKS[reason]}")
+        after = stats(fs)
+    marked: dict[int, set[str]] = {}
+    decided = 0
+    for name, tid, text in events:
+        if name == "mark":
+            match = MARK.fullmatch(text)
+            assert match and match[1] not in marked.setdefault(tid, set()), text
+            marked[tid].add(match[1])
+        elif name == "decide" and tid in marked:
+            assert text.startswith("barriers for ")
+            assert reasons(text) == marked.pop(tid)
+            decided += 1
+    assert not marked and decided == int(after["barriers"]) - int(before["barriers"]) > 0
+    assert any(reason in reasons(text) for text in said(events, "decide"))
+
+
+def test_a_mark_that_a_flush_covers(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        fs.vm.run(f"fallocate -l 1M {MNT}/g; cp {FILE} {MNT}/h; sync")
+        events = traced(
+            fs,
+            f"dd if=/dev/zero of={MNT}/g bs=64k seek=2 count=1 conv=notrunc oflag=direct\n"
+            f"{fs.fsops_path} {MNT}/h open write fdatasync; sync {MNT}/g",
+        )
+    assert [MARK.sub(r"\1", text) for text in said(events, "mark")] == ["converted"]
+    assert said(events, "decide") == ["burst for converted, covered"]
+    assert len(said(events, "flush")) == 1
+
+
+def test_switching(fs: GuestFs) -> None:
+    """Between the two a commit decides nothing."""
+    with fs.mounted(OPTIONS):
+        fs.prepare("chmod:600", "fsync")
+        sync = f"{fs.fsops_path} {FILE} open chmod:611 fsync chmod:600 fsync"
+        off, on = (f"mount -o remount,{word}eager_sync {MNT}" for word in ("un_", ""))
+        events = traced(fs, f"{off}\n{sync}\n{on}\n{sync}")
+    assert [(name, text) for name, _, text in events if name != "flush"] == [
+        ("switch", "off"),
+        ("switch", "on"),
+        *[("decide", "burst for nothing")] * 2,
+    ]
+    # It names the first transaction of the new kind.
+    off_at, on_at = (tid for name, tid, _ in events if name == "switch")
+    assert on_at == off_at + 2
+    assert [tid for name, tid, _ in events if name == "decide"] == [on_at, on_at + 1]
