@@ -36,7 +36,7 @@
  *   utimensnow                  set both to the time of day
  *   chmod:OCTAL chown:UID setxattr:NAME=VALUE truncate:SIZE rename:NEW link:NEW
  *   falloc:MODE,OFFSET,LENGTH   flags:HEX (FS_IOC_SETFLAGS)   read
- *   verity                      FS_IOC_ENABLE_VERITY of FILE, which is not open
+ *   verity                      open FILE for read alone, and enable fs-verity
  *   freeze thaw shutdown:FLAG checkpoint
  *                               the file system (FIFREEZE, FITHAW, EXT4_IOC_SHUTDOWN,
  *                               EXT4_IOC_CHECKPOINT)
@@ -473,16 +473,20 @@ static void op_flags(char *arg)
 	need(!ioctl(fd, FS_IOC_SETFLAGS, &flags), "FS_IOC_SETFLAGS");
 }
 
+/* The kernel wants nobody to have it open for writing. */
 static void op_verity(char *arg)
 {
 	struct fsverity_enable_arg enable = {
-		.version = 1, .hash_algorithm = FS_VERITY_HASH_ALG_SHA256, .block_size = BLOCK,
+		.version = 1,
+		.hash_algorithm = FS_VERITY_HASH_ALG_SHA256,
+		.block_size = BLOCK,
 	};
-	int file = open(path, O_RDONLY);
 
-	need(file >= 0, "open");
-	need(!ioctl(file, FS_IOC_ENABLE_VERITY, &enable), "FS_IOC_ENABLE_VERITY");
-	close(file);
+	if (fd >= 0)
+		close(fd);
+	fd = open(path, O_RDONLY);
+	need(fd >= 0, "open for read");
+	need(!ioctl(fd, FS_IOC_ENABLE_VERITY, &enable), "FS_IOC_ENABLE_VERITY");
 }
 
 static void op_stat(char *arg)

@@ -231,6 +231,28 @@ def test_moved_blocks(fs: GuestFs, swapped: str, how: str, call: str) -> None:
     assert after["data_blocks"] > before["data_blocks"]
 
 
+@pytest.mark.parametrize("newer", ["", "overwrite:4096 writeback waitfirst"])
+def test_verity_vouches_for_what_was_logged(fs: GuestFs, newer: str) -> None:
+    """The flag is committed with barriers: the tree, and the data, were written in place.
+
+    Reading a file whose tree does not fit its data fails.
+    """
+    with fs.mounted(OPTIONS, mkfs="-O verity"):
+        fs.prepare()
+        before, synced, after = run(
+            fs,
+            f"s; o $m/g create overwrite:20000 append fsync {newer}; s\n"
+            "o $f file:$m/g verity file:$f open chmod:600 fsync; s; cut_keeps g\n"
+            "lsattr $m/g | grep -q '^[^ ]*V' || exit 5\n"
+            "modprobe loop; mkdir -p /dev/shm/m; mount -o loop $img /dev/shm/m || exit 6\n"
+            "lsattr /dev/shm/m/g | grep -q '^[^ ]*V' || exit 10\n"
+            "cmp /dev/shm/m/g /dev/shm/want.g || exit 11; umount /dev/shm/m",
+        )
+    assert synced["data_blocks"] > before["data_blocks"] and synced["unsettled_blocks"] > 0
+    assert after["barriers_verity"] - synced["barriers_verity"] == 1
+    assert after["unsettled_blocks"] == 0
+
+
 # --- stores, renames, small blocks ---------------------------------------------------------------
 
 
