@@ -4,6 +4,9 @@ import errno
 
 import pytest
 
+from fastsync_lab.host.kernels import KernelTree
+from tests.vm.conftest import has_bursts
+from tests.vm.eagerfs import journal
 from tests.vm.guestfs import TRACING, GuestFs
 
 DEFAULT = ["mtime_update=100", "mtime_mode=truncate"]
@@ -79,6 +82,26 @@ def test_bad_remount_changes_nothing(fs: GuestFs, options: str, names: str, allo
         before = fs.shown_options()
         check_refused(fs, f"commit=7,{options}", names, allowed, remount=True)
         assert fs.shown_options() == before
+
+
+@pytest.mark.parametrize("option", ["eager_sync", "eager_sync=100", "un_eager_sync"])
+def test_eager_sync_is_refused_where_there_are_no_bursts(
+    fs: GuestFs, tree: KernelTree, option: str
+) -> None:
+    """As any option that ext4 does not know; it changes nothing."""
+    if has_bursts(tree):
+        pytest.skip(f"{tree.series} has eager_sync")
+    fs.mkfs()
+    check_refused(fs, f"commit=7,{option}", option.split("=")[0], "nknown parameter")
+    fs.mount("mtime_update=70")
+    before = fs.shown_options()
+    check_refused(fs, f"commit=7,{option}", option.split("=")[0], "nknown parameter", remount=True)
+    assert fs.shown_options() == before
+    assert fs.vm.run("[ -e /sys/fs/ext4/features/eager_sync ]", check=False).status != 0
+    fs.prepare("append", "fsync")
+    assert "async_commit" not in journal(fs)["Journal features"]
+    fs.umount()
+    fs.vm.run(f"e2fsck -fn {fs.device}")
 
 
 def test_remount_that_fails_later_restores_the_options(fs: GuestFs) -> None:
