@@ -22,7 +22,8 @@ DIFFERS = {
 }
 # Words of the journal's superblock: its sequence, where it would go on, its sum.
 WORDS, WORDS_DIFFER = 256, {6, 22, 63}
-# The folder's block is revoked, which a journal remembers; so do blocks with copies.
+# Whoever revokes leaves a feature in the journal. Bursts revoke copies, so both have to begin with
+# what revokes on stock as well: a folder goes.
 WORK = """
 mkdir $m/d; sync $m; rmdir $m/d; sync $m
 o $m/log create append fsync append append fsync overwrite:4096,4096 fsync append fdatasync
