@@ -1,12 +1,17 @@
 """What all tests share."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from fastsync_lab.host.debug.kernel import DEBUG
 
 # A loaded machine may be slow at any one example: no deadline, and the same examples every time.
-settings.register_profile("fastsync", deadline=None, derandomize=True)
+settings.register_profile(
+    "fastsync",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("fastsync")
 
 
