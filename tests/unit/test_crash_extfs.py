@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,13 +164,12 @@ def test_an_extent_has_16_more_bits_and_may_be_unwritten() -> None:
     image = object.__new__(Image)
     assert list(image._extent_node(node)) == [(0, 100, 3), (5, 200 | 2 << 32, 32768)]
     for bad in (b"\0\0" + node[2:], node[:6] + b"\6\0" + node[8:]):
-        assert refused(lambda bad=bad: list(image._extent_node(bad))) == "a bad extent tree"
+        assert refused(partial(next, image._extent_node(bad))) == "a bad extent tree"
     deep = node[:2] + struct.pack("<HHH", 1, 4, 5) + node[8:]  # 5 is the most
     image._data = bytes(100)
     image.block_size = 1024
-    assert refused(
-        lambda: list(image._extent_node(deep))
-    ) == f"block {3 | 100 << 32} is outside " + ("the image")
+    said = refused(partial(next, image._extent_node(deep)))
+    assert said == f"block {3 | 100 << 32} is outside the image"
 
 
 def test_entries_of_a_folder() -> None:
@@ -179,7 +179,7 @@ def test_entries_of_a_folder() -> None:
     piece = entry(2, 12, b".") + entry(2, 12, b"..") + entry(0, 12, b"gone") + entry(7, 8, b"")
     assert list(_entries(piece + entry(300, 20, b"a\xff"), 2)) == [("", 7), ("a\ufffd", 300)]
     for bad in (entry(5, 12, b"a")[:11], struct.pack("<IHB", 5, 7, 0) + b"\1"):
-        assert refused(lambda bad=bad: list(_entries(bad, 9))) == "folder 9 has a bad entry"
+        assert refused(partial(next, _entries(bad, 9))) == "folder 9 has a bad entry"
 
 
 def test_every_number_of_an_inode(image: Path, tmp_path: Path) -> None:
