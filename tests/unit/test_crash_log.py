@@ -332,6 +332,7 @@ def test_kinds_have_equal_shares_of_a_sample_as_far_as_there_are_so_many() -> No
     assert len(sample(states, 100, seed=1)) == len(states)
     assert [state.id for state in sample(states, 0, seed=1)] == ["0.none"]
     assert sample(states, 10, seed=1) != sample(states, 10, seed=2)
+    assert sample(states[1:], 100, seed=1) == states[1:]  # there may be no boundary
 
 
 def test_sample_takes_from_every_kind() -> None:
