@@ -21,11 +21,8 @@ SEEDS = {
 }
 
 
-# What few states show takes more of them. Few transactions of the first two faults' workloads
-# expose anything.
+# What few states show takes more of them.
 STATES = {
-    "burst-exposure-ignored": 600,
-    "burst-ordered-ignored": 250,
     "carried-record-too-early": 300,
     "eager-copy-missing": 300,
     "eager-no-floor": 800,

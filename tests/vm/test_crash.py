@@ -18,6 +18,7 @@ from tests.vm.planted import FAULTS, outcome_with, problems
 from tests.vm.test_crash_tids import FAULT as TIDS
 from tests.vm.test_eager_data_faults import PLANTED as PLANTED_DATA
 from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
+from tests.vm.test_eager_left_out import PLANTED as PLANTED_LEFT_OUT
 from tests.vm.test_eager_log import TRUNCATES
 from tests.vm.test_eager_preallocation import FAULT as PREALLOCATION
 from tests.vm.test_faults import PLANTED as PLANTED_IO
@@ -119,5 +120,5 @@ def test_nothing_is_lost_when_tasks_change_places(
 
 def test_every_fault_is_looked_for() -> None:
     planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | PLANTED_EAGER | set(PLANTED_DATA)
-    planted |= {patch.stem for patch in (TIDS, PREALLOCATION, TRUNCATES)}
+    planted |= PLANTED_LEFT_OUT | {patch.stem for patch in (TIDS, PREALLOCATION, TRUNCATES)}
     assert {path.stem for path in FAULTS.glob("*.patch")} == planted

@@ -37,7 +37,6 @@ PLANTED = {
     "eager-rest-not-zeroed": case("mapped"),
     "eager-settled-without-commit": case("vanish", "defer+eager", "lazytime"),
     "eager-settled-without-flush": case("direct"),
-    "eager-shrink-not-held": case("cut"),
     "eager-size-not-logged": case("append"),
     "eager-sync-not-settled": case("rewrite"),
     "eager-taken-for-logged": case("rewrite"),

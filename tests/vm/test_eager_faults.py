@@ -52,8 +52,6 @@ FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
 FOUND_BY_THE_EXPLORER = {
     "burst-before-flush": (Case("attributes", "eager", "ordered"), ""),
     "burst-start-not-written": (Case("attributes", "eager", "ordered"), ""),
-    "burst-exposure-ignored": (Case("logged-space", "eager", "ordered"), "show junk"),
-    "burst-ordered-ignored": (Case("logged-mix", "eager", "dioread_lock"), "show junk"),
 }
 PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
 STATES = 60
