@@ -20,6 +20,7 @@ from tests.vm.test_eager_data_faults import PLANTED as PLANTED_DATA
 from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
 from tests.vm.test_eager_left_out import PLANTED as PLANTED_LEFT_OUT
 from tests.vm.test_eager_log import TRUNCATES
+from tests.vm.test_eager_places import MAPPED
 from tests.vm.test_eager_preallocation import FAULT as PREALLOCATION
 from tests.vm.test_faults import PLANTED as PLANTED_IO
 
@@ -120,5 +121,5 @@ def test_nothing_is_lost_when_tasks_change_places(
 
 def test_every_fault_is_looked_for() -> None:
     planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | PLANTED_EAGER | set(PLANTED_DATA)
-    planted |= PLANTED_LEFT_OUT | {patch.stem for patch in (TIDS, PREALLOCATION, TRUNCATES)}
+    planted |= PLANTED_LEFT_OUT | {patch.stem for patch in (TIDS, PREALLOCATION, TRUNCATES, MAPPED)}
     assert {path.stem for path in FAULTS.glob("*.patch")} == planted

@@ -14,7 +14,7 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.vm import Vm
-from tests.vm import test_eager_ahead, test_eager_log, test_eager_rules
+from tests.vm import test_eager_ahead, test_eager_log, test_eager_places, test_eager_rules
 from tests.vm.conftest import prepare
 from tests.vm.guestfs import MNT, GuestFs
 from tests.vm.planted import FAULTS, outcome_with, problems
@@ -47,6 +47,8 @@ FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
     "eager-ahead-frees-others": preallocated_before,
     "eager-zeroed-left-unwritten": (test_eager_ahead.test_what_a_neighbour_has_zeroed_is_settled),
     "eager-ahead-pages-kept": test_eager_ahead.test_a_write_that_failed_halfway,
+    "eager-truncate-failure-ignored": test_eager_log.test_a_truncate_that_fails_shows_nothing_old,
+    "eager-write-failure-ignored": (test_eager_places.test_a_failed_write_in_place_keeps_the_log),
 }
 # Which workload of the explorer has to show it, and a word of the verdict.
 FOUND_BY_THE_EXPLORER = {
