@@ -23,6 +23,7 @@ SEEDS = {
 
 # What few states show takes more of them.
 STATES = {
+    "burst-before-flush": 300,
     "carried-record-too-early": 300,
     "eager-copy-missing": 300,
     "eager-no-floor": 800,

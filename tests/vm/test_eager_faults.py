@@ -52,8 +52,9 @@ FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
 }
 # Which workload of the explorer has to show it, and a word of the verdict.
 FOUND_BY_THE_EXPLORER = {
-    "burst-before-flush": (Case("attributes", "eager", "ordered"), ""),
-    "burst-start-not-written": (Case("attributes", "eager", "ordered"), ""),
+    "burst-before-flush": (Case("attributes", "eager", "ordered"), "mount failed"),
+    "burst-start-not-written": (Case("attributes", "eager", "ordered"), "missing: ['f', 'g']"),
+    "burst-switched-in-use": (Case("logged-toggle", "eager", "ordered"), "size is"),
 }
 PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
 STATES = 60
