@@ -15,13 +15,14 @@ import pytest
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Request
 from fastsync_lab.crash.explore import Explorer, explorer
-from fastsync_lab.crash.extfs import Image
+from fastsync_lab.crash.extfs import Image, checksums
 from fastsync_lab.crash.judge import differences, without_completion
 from fastsync_lab.crash.kinds import split_journal
 from fastsync_lab.crash.recording import PAGE, Recording, load_recording
 from fastsync_lab.crash.recover import Found, Recoverer, plan
 from fastsync_lab.crash.states import State, all_states, sample
-from fastsync_lab.crash.trace import parse_trace
+from fastsync_lab.crash.trace import SECTOR, parse_trace
+from fastsync_lab.host.options import EAGER_MODES
 from fastsync_lab.host.progress import silent
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
@@ -34,9 +35,13 @@ CASES = (
     Case("shift", "defer", "bigalloc"),
     Case("one-by-one", "truncate", "1k-blocks"),
     Case("inline", "truncate", "inline_data"),
+    # Data is in the log, whose end is torn in most states.
+    Case("logged-append", "eager", "ordered"),
+    Case("logged-reuse", "defer+eager", "ordered"),
 )
 STATES = 16
 JOURNAL_INO = 8
+SECTORS = PAGE // SECTOR
 # ext4_mount_msg_ratelimit: ten in five seconds, which pass faster in QEMU.
 RATE_LIMITED = re.compile(r"EXT4-fs .*: (mounted|unmounting) filesystem |callbacks suppressed")
 # Bytes of the superblock and of an inode: stamps, and checksums over them.
@@ -100,7 +105,11 @@ def recorded(here: Explorer, case: Case) -> tuple[Path, Recording, list[State]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_both_machines_recover_the_same(here: Explorer, case: Case) -> None:
+def test_both_machines_recover_the_same(
+    here: Explorer, case: Case, request: pytest.FixtureRequest
+) -> None:
+    if case.mode in EAGER_MODES:
+        request.getfixturevalue("bursts")
     folder, recording, states = recorded(here, case)
     text = plan(recording.events, states)
     in_uml = recovered(here.recoverer, here, folder, text, case)
@@ -116,6 +125,18 @@ def test_both_machines_recover_the_same(here: Explorer, case: Case) -> None:
         assert differences(without_completion(one.tree, other.tree, late), other.tree) == []
         assert masked(one, mask) == masked(other, mask)
     assert any(len(one.pages) > 1 for one in in_uml)
+    if case.mode in EAGER_MODES:
+        assert sum(map(brings_back_data, in_uml)) > 1
+
+
+def brings_back_data(found: Found) -> bool:
+    """Whether recovery has written a page of what a file has."""
+    contents = {
+        file.sectors[at : at + SECTORS]
+        for file in found.tree.values()
+        for at in range(0, len(file.sectors), SECTORS)
+    }
+    return any(any(page) and checksums(page) in contents for page in found.pages.values())
 
 
 @contextmanager
