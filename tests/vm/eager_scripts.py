@@ -110,6 +110,7 @@ def moved() -> Script:
         script.do("fsync", path)
         script.do("sync")  # else its pages are busy
         script.do("moveext", path, donor, 0, 2 * BLOCK)
+        script.do("fsync", path)  # else its old blocks still count
         script.do("dwrite", donor, 0, BLOCK)
         script.do("fdatasync", donor)
         commit(script, number)
@@ -125,7 +126,8 @@ def swapped() -> Script:
         script.do("fsync", first)
         script.do("swapboot", first)
         script.do("swapboot", second)
+        commit(script, number)
         script.do("write", second, 0, BLOCK)
         script.do("fdatasync", second)
-        commit(script, number)
+        commit(script, number + 1)
     return script
