@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash import extfs
-from fastsync_lab.crash.extfs import Image, _entries, stamp_ns
+from fastsync_lab.crash.extfs import Image, _entries, _xattr_entries, stamp_ns
 from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind, make_base, split_journal
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
@@ -180,6 +180,35 @@ def test_entries_of_a_folder() -> None:
     assert list(_entries(piece + entry(300, 20, b"a\xff"), 2)) == [("", 7), ("a\ufffd", 300)]
     for bad in (entry(5, 12, b"a")[:11], struct.pack("<IHB", 5, 7, 0) + b"\1"):
         assert refused(partial(next, _entries(bad, 9))) == "folder 9 has a bad entry"
+
+
+def test_entries_of_extended_attributes() -> None:
+    """Each has its value at an offset from where values are counted, and a name that is padded."""
+
+    def entry(index: int, name: bytes, offset: int, size: int) -> bytes:
+        head = struct.pack("<BBHIII", len(name), index, offset, 7, size, 0xFFFFFFFF)
+        return head + name.ljust(-(-len(name) // 4) * 4, b"\0")
+
+    entries = entry(1, b"four", 90, 3) + entry(200, b"a\xff", 94, 2) + entry(7, b"seven77", 90, 0)
+    data = (b"?" * 8 + entries + bytes(4)).ljust(110, b"!") + b"onetwo"
+    assert list(_xattr_entries(data, 8, 20)) == [
+        ("user.four", b"one".hex()), ("200.a\ufffd", b"wo".hex()), ("system.seven77", ""),
+    ]  # fmt: skip
+
+
+def test_inline_data_without_an_attribute() -> None:
+    inode = bytes(40) + bytes(range(60)) + bytes(156)
+    assert object.__new__(Image)._inline(inode) == (bytes(range(60)), b"")
+
+
+def test_a_target_that_is_no_text(image: Path) -> None:
+    made(image, f"symlink short targ@t\nsymlink long {'l' * 70}@\n")
+    data = image.read_bytes()
+    for text in (b"targ@t", b"ll@"):
+        assert data.count(text) == 1
+        data = data.replace(text, text.replace(b"@", b"\xff"))
+    tree = Image(data).tree()
+    assert (tree["short"].target, tree["long"].target) == ("targ\ufffdt", "l" * 70 + "\ufffd")
 
 
 def test_every_number_of_an_inode(image: Path, tmp_path: Path) -> None:

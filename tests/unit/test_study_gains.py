@@ -2,6 +2,7 @@
 
 from fastsync_lab.studies import studies
 from fastsync_lab.study import figures, gains
+from fastsync_lab.study.figures import Bar, Figure
 from fastsync_lab.study.grid import Part, in_markdown
 from fastsync_lab.study.store import Result
 from tests.unit.study_results import cell, result, with_ours
@@ -82,6 +83,53 @@ def test_the_readme_of_nothing_measured_says_so_plainly() -> None:
 
 def test_the_readme_has_a_picture_of_what_a_user_gains() -> None:
     found = gains.picture([with_ours((230, 460)), with_ours((1, 2), kernel="7.2.3")])
-    assert found and found.kernel == "Linux 6.12.1"
-    (bar,) = found.groups["sata-ssd"]
-    assert (bar.label, bar.text, bar.end) == ("4 KiB write", "2.00 (230 → 460/s)", 2.0)
+    bar = Bar("defer+eager", "4 KiB write", {"": 2.0}, "2.00 (230 → 460/s)")
+    assert found == Figure(
+        *("speed", "gains", "fsync with fastsync", "Linux 6.12.1", "times the speed of stock ext4"),
+        {"sata-ssd": [bar]},
+        reference=(1.0, "stock ext4"),
+    )
+
+
+def test_the_readme_says_in_a_few_words_what_a_device_is() -> None:
+    assert gains.about("uniform-100us") == "every request takes 100 µs (no real device)"
+    others = [gains.about(name) for name in figures.DEVICES if name != "uniform-100us"]
+    assert others[2] == "Consumer SATA SSD"
+    assert not [text for text in others if ":" in text or "(" in text]
+
+
+def test_the_readme_has_a_column_for_each_gain() -> None:
+    grid = gains.gains({}, studies())
+    assert (grid.head[:2], grid.texts) == (["device", "4 KiB write"], 1)
+    assert len(grid.head) == len(gains.SHOWN) + 1 == len(grid.lines[0])
+
+
+def slow(*speeds: tuple[str, str, float], device: str = "ufs") -> Result:
+    """Results of (system, workload, speed)."""
+    return result([cell(one, [speed], workload=name) for one, name, speed in speeds], device=device)
+
+
+def test_slower_is_what_is_ours_and_has_stock_beside_it() -> None:
+    assert gains.losses([slow(("defer+eager", "a", 1.0))]) == []
+    assert gains.losses([slow(("stock", "a", 9.0), ("defer", "a", 1.0))]) == []
+    assert gains.losses([with_ours((1000, 995))]) == []
+    no_rates = [cell(name, [9.0]) for name in ("stock", "defer+eager")]
+    del no_rates[0]["runs"][0]["subjects"][""]["ops_per_s"]
+    assert gains.losses([result(no_rates)]) == []
+    several = slow(("stock", "a", 10.0), ("defer+eager", "a", 9.0),
+                   ("stock", "b", 10.0), ("defer+eager", "b", 8.0))  # fmt: skip
+    assert gains.losses([several]) == [
+        "Slower than on stock: a (0.900× on `ufs`), b (0.800× on `ufs`)."
+    ]
+
+
+def test_each_gain_has_its_own_range_over_a_peer() -> None:
+    systems = ("stock", "defer+eager", "f2fs")
+    cells = [
+        cell(system, [speed], workload=workload)
+        for workload, speeds in (("append", (1.0, 3.0, 2.0)), ("create", (1.0, 2.0, 4.0)))
+        for system, speed in zip(systems, speeds, strict=True)
+    ]
+    assert gains.beside_peer([result(cells, "files")]) == [
+        "Over F2FS's speed: 4 KiB append 1.50–1.50×, new file 0.50–0.50×."
+    ]
