@@ -172,6 +172,20 @@ def test_an_extent_has_16_more_bits_and_may_be_unwritten() -> None:
     assert said == f"block {3 | 100 << 32} is outside the image"
 
 
+def test_what_is_below_a_block_of_blocks() -> None:
+    """Of four numbers. A hole has none, and what is behind the end of the file is not read."""
+    image = object.__new__(Image)
+    image.block_size = 16
+    high = 0xFFFFFFF0
+    numbers = ((0, 0, 0, 0), (7, 0, high, 9), (1, 0, 1, 1))
+    image._data = b"".join(struct.pack("<4I", *four) for four in numbers)
+    assert list(image._below(0, 0, 5, 10)) == list(image._below(0, 2, 5, 10)) == []
+    assert list(image._below(3, 0, 10, 10)) == []
+    assert list(image._below(3, 0, 9, 10)) == [(9, 3, 1)]
+    assert list(image._below(1, 1, 20, 23)) == [(20, 7, 1), (22, high, 1)]
+    assert list(image._below(2, 2, 40, 49)) == [(40, 7, 1), (42, high, 1), (43, 9, 1), (48, 7, 1)]
+
+
 def test_entries_of_a_folder() -> None:
     def entry(ino: int, length: int, name: bytes) -> bytes:
         return (struct.pack("<IHB", ino, length, len(name)) + b"\1" + name).ljust(length, b"\0")
