@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -165,11 +165,18 @@ def test_an_extent_has_16_more_bits_and_may_be_unwritten() -> None:
     assert list(image._extent_node(node)) == [(0, 100, 3), (5, 200 | 2 << 32, 32768)]
     for bad in (b"\0\0" + node[2:], node[:6] + b"\6\0" + node[8:]):
         assert refused(partial(next, image._extent_node(bad))) == "a bad extent tree"
-    deep = node[:2] + struct.pack("<HHH", 1, 4, 5) + node[8:]  # 5 is the most
-    image._data = bytes(100)
     image.block_size = 1024
-    said = refused(partial(next, image._extent_node(deep)))
-    assert said == f"block {3 | 100 << 32} is outside the image"
+    image._data = node.ljust(1024, b"\0")
+
+    def index(block: int) -> bytes:
+        """A node of the fifth level, the highest, with a node of the lowest below it."""
+        numbers = struct.pack("<IIHH", 0, block & 0xFFFFFFFF, block >> 32, 0)
+        return struct.pack("<HHHHI", 0xF30A, 1, 4, 5, 0) + numbers
+
+    assert list(image._extent_node(index(0))) == list(image._extent_node(node))
+    for block in (1, 3 | 100 << 32, 0xF0000000 | 0x8001 << 32):
+        said = refused(partial(next, image._extent_node(index(block))))
+        assert said == f"block {block} is outside the image"
 
 
 def test_what_is_below_a_block_of_blocks() -> None:
@@ -184,6 +191,12 @@ def test_what_is_below_a_block_of_blocks() -> None:
     assert list(image._below(3, 0, 9, 10)) == [(9, 3, 1)]
     assert list(image._below(1, 1, 20, 23)) == [(20, 7, 1), (22, high, 1)]
     assert list(image._below(2, 2, 40, 49)) == [(40, 7, 1), (42, high, 1), (43, 9, 1), (48, 7, 1)]
+    inode = struct.pack("<II", 0, 15 * 16 + 1).ljust(40, b"\0")
+    inode += struct.pack("<15I", high, *range(21, 32), 1, 0, 0).ljust(100, b"\0")
+    direct = [(number, 20 + number, 1) for number in range(1, 12)]
+    assert list(image._indirect(inode)) == [
+        (0, high, 1), *direct, (12, 7, 1), (14, high, 1), (15, 9, 1),
+    ]  # fmt: skip
 
 
 def test_entries_of_a_folder() -> None:
@@ -210,6 +223,18 @@ def test_entries_of_extended_attributes() -> None:
     ]  # fmt: skip
 
 
+def test_a_bad_folder_is_named(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, folders = extfs._entries, list[int]()
+
+    def entries(piece: bytes, folder: int) -> Iterator[tuple[str, int]]:
+        folders.append(folder)
+        return read(piece, folder)
+
+    monkeypatch.setattr(extfs, "_entries", entries)
+    Image(image.read_bytes()).tree()
+    assert set(folders) == {2, 11}
+
+
 def test_inline_data_without_an_attribute() -> None:
     inode = bytes(40) + bytes(range(60)) + bytes(156)
     assert object.__new__(Image)._inline(inode) == (bytes(range(60)), b"")
@@ -229,7 +254,8 @@ def test_every_number_of_an_inode(image: Path, tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"")
     files = made(
         image,
-        f"write {tmp_path}/data f\nsif f uid 70000\nsif f gid 140000\nsif f links_count 300\n"
+        f"write {tmp_path}/data f\nsif f links_count 40000\n"
+        "sif f uid 3000000000\nsif f gid 3000040000\n"
         "sif f mtime 20200102030405\nsif f mtime_extra 0x1d6f3454\n"
         "sif f ctime 20210102030405\nsif f ctime_extra 0x2d6f3455\n"
         f"symlink short {'s' * 59}\nsymlink long {'l' * 60}\n"
@@ -238,9 +264,17 @@ def test_every_number_of_an_inode(image: Path, tmp_path: Path) -> None:
     )
     tree = files.tree()
     file = tree["f"]
-    assert (file.uid, file.gid, file.links, file.size) == (70000, 140000, 300, 0)
+    assert (file.uid, file.gid, file.links, file.size) == (
+        3000000000, 3000040000, 40000, 0,
+    )  # fmt: skip
     assert file.mtime_ns == 1577934245 * 10**9 + (0x1D6F3454 >> 2)
     assert file.ctime_ns == (1609556645 + (1 << 32)) * 10**9 + (0x2D6F3455 >> 2)
+    early = files._inode(file.ino)
+    early = early[:12] + struct.pack("<ii", -1, -2) + early[20:132]
+    early += struct.pack("<II", 999999998 << 2, 999999999 << 2) + files._inode(file.ino)[140:]
+    data = bytes(files._data).replace(files._inode(file.ino), early)
+    before = Image(data).tree()["f"]  # the year 1969
+    assert (before.ctime_ns, before.mtime_ns) == (-2, -(10**9) - 1)
     assert file.sectors == () and file.target == ""
     assert (tree["short"].target, tree["long"].target) == ("s" * 59, "l" * 60)
     assert tree["short"].xattrs == {}
