@@ -5,11 +5,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastsync_lab.crash import extfs
-from fastsync_lab.crash.extfs import Image, _entries, _xattr_entries, stamp_ns
+from fastsync_lab.crash.extfs import XATTR_MAGIC, Image, _entries, _xattr_entries, stamp_ns
 from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind, make_base, split_journal
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
@@ -31,7 +32,7 @@ def image(tmp_path: Path) -> Path:
 def test_fresh_image(image: Path) -> None:
     tree = Image(image.read_bytes()).tree()
     assert list(tree) == ["lost+found"]
-    assert not tree["lost+found"].is_regular
+    assert not tree["lost+found"].is_regular and tree["lost+found"].sectors == ()
 
 
 def test_files(image: Path, tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_files(image: Path, tmp_path: Path) -> None:
     tree = files.tree()
     assert set(tree) == {"lost+found", "d", "d/f", "d/short", "d/long"}
     file = tree["d/f"]
-    assert files.contents(file.ino) == data
+    assert files.contents(file.ino) == data and file.target == ""
     assert (file.size, file.mode, file.uid, file.gid) == (len(data), 0o100640, 70000, 5)
     assert file.mtime_ns == 1577934245 * 10**9 + (0x1D6F3454 >> 2)
     assert file.sectors[0] == zlib.crc32(data[:512])
@@ -207,6 +208,49 @@ def test_entries_of_a_folder() -> None:
     assert list(_entries(piece + entry(300, 20, b"a\xff"), 2)) == [("", 7), ("a\ufffd", 300)]
     for bad in (entry(5, 12, b"a")[:11], struct.pack("<IHB", 5, 7, 0) + b"\1"):
         assert refused(partial(next, _entries(bad, 9))) == "folder 9 has a bad entry"
+
+
+class Far(bytes):
+    """Data of which any slice can be read: it says where it began."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return struct.pack("<Q", key.start % 2**64).ljust(key.stop - key.start, b"\0")
+
+
+@pytest.mark.parametrize(("size", "table"), [(32, 0x80000001), (64, 0x80000001 | 0x90000002 << 32)])
+def test_where_an_inode_is(size: int, table: int) -> None:
+    """Group 1 of four inodes each; the numbers of its descriptor are in two halves."""
+    descriptor = struct.pack("<III", 5, 5, 0x80000001).ljust(40, b"\5")
+    image = object.__new__(Image)
+    image._data = Far(b"\7" * (1024 + size) + descriptor + struct.pack("<I", 0x90000002))
+    image.block_size, image._first_block, image._inodes_per_group = 1024, 0, 4
+    image._inode_size, image._desc_size = 128, size
+    (start,) = struct.unpack_from("<Q", image._inode(7))
+    assert start == (table * 1024 + 2 * 128) % 2**64
+    assert len(image._inode(1)) == 128
+
+
+def test_where_extended_attributes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, asked = object.__new__(Image), list[tuple[int, int]]()
+    pair = struct.pack("<BBHIII", 1, 1, 60, 0, 1, 0) + b"n\0\0\0"
+
+    def blocks(first: int, count: int) -> bytes:
+        asked.append((first, count))
+        return bytes(32) + pair + bytes(8) + b"v"
+
+    def inode(extra: int) -> bytes:
+        """With numbers of a block of attributes, and `extra` bytes of other numbers behind 128."""
+        head = bytes(104) + struct.pack("<I", 0x80000001) + bytes(10) + struct.pack("<H", 0x9002)
+        return head.ljust(128, b"\0") + struct.pack("<H", extra).ljust(128, b"\0")
+
+    monkeypatch.setattr(image, "_blocks", blocks)
+    for extra in (32, 126, 200, 0x8000):  # without attributes; at the end; behind it
+        assert list(image._all_xattrs(inode(extra))) == [("user.n", b"v".hex())]
+        assert asked.pop() == (0x80000001 | 0x9002 << 32, 1)
+    own = inode(32)[:160] + struct.pack("<I", XATTR_MAGIC) + pair + bytes(40) + b"w"
+    assert list(image._all_xattrs(own.ljust(256, b"\0"))) == [
+        ("user.n", b"w".hex()), ("user.n", b"v".hex()),
+    ]  # fmt: skip
 
 
 def test_entries_of_extended_attributes() -> None:
