@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from fastsync_lab.crash import extfs
-from fastsync_lab.crash.extfs import XATTR_MAGIC, Image, _entries, _xattr_entries, stamp_ns
+from fastsync_lab.crash.extfs import (
+    XATTR_MAGIC,
+    Image,
+    _entries,
+    _size,
+    _xattr_entries,
+    stamp_ns,
+)
 from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind, make_base, split_journal
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
@@ -208,6 +215,19 @@ def test_entries_of_a_folder() -> None:
     assert list(_entries(piece + entry(300, 20, b"a\xff"), 2)) == [("", 7), ("a\ufffd", 300)]
     for bad in (entry(5, 12, b"a")[:11], struct.pack("<IHB", 5, 7, 0) + b"\1"):
         assert refused(partial(next, _entries(bad, 9))) == "folder 9 has a bad entry"
+
+
+def test_large_numbers_of_a_superblock_and_of_a_size() -> None:
+    fields = {20: 0x80000001, 40: 0x80000003, 96: 0x80, 56: 0xEF53, 88: 0x8005, 254: 0x8006}
+    data = bytearray(2048)
+    for place, number in fields.items():
+        struct.pack_into("<I" if place in (20, 40) else "<H", data, 1024 + place, number)
+    image = Image(data)
+    assert (image.block_size, image._first_block) == (1024, 0x80000001)
+    assert (image._inodes_per_group, image._inode_size) == (0x80000003, 0x8005)
+    assert image._desc_size == 0x8006
+    inode = (bytes(4) + struct.pack("<I", 0x80000001)).ljust(108, b"\1")
+    assert _size(inode + struct.pack("<I", 0x90000002)) == 0x80000001 | 0x90000002 << 32
 
 
 class Far(bytes):
