@@ -34,6 +34,19 @@ def test_the_readme_says_how_far_runs_differ() -> None:
     assert "one run" not in text
 
 
+def test_the_readme_puts_what_is_of_as_many_runs_together() -> None:
+    files = result(
+        [
+            cell(system, speeds, workload=workload)
+            for workload in ("append", "create")
+            for system, speeds in (("stock", [100.0, 120.0]), ("defer+eager", [200.0, 200.0]))
+        ],
+        "files",
+    )
+    text = in_markdown(parts_of_readme(files))
+    assert " 4 KiB append, new file: medians of 2 runs; the farthest run is 9.1 % off." in text
+
+
 def test_the_readme_names_what_is_of_one_run() -> None:
     insert = result(
         [cell(name, [20.0], workload="WAL", subject="insert") for name in ("stock", "defer+eager")],
