@@ -8,6 +8,7 @@ from typing import Any
 
 from fastsync_lab.crash import summary as crash
 from fastsync_lab.faults import summary as faults
+from fastsync_lab.host import mutants
 from fastsync_lab.host.paths import build_dir, write_whole
 from fastsync_lab.host.progress import Report, silent
 from fastsync_lab.study import calibration, latencies, profiles
@@ -129,6 +130,7 @@ def write_report(studies: Studies, report: Report = silent) -> Path:
     profiles.write_profiles(results)
     for walk in WALKS:
         walk.write()
+    mutants.write_age()
     report("writing the page of HTML")
     path = build_dir() / "report.html"
     write_whole(path, page(results, studies))

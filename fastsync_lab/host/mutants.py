@@ -4,7 +4,8 @@ mutmut makes the changes, one at a time, and runs the unit tests that reach the 
 ([tool.mutmut] in pyproject.toml says of which modules, with which tests). It works in a copy of the
 tree, build/mutants/, and goes on where it was interrupted. Of a function that has not changed, a
 mutant that was killed is not tried again: `make clean` forgets that. One that no test notices has
-to be explained in tests/mutants.toml. docs/mutants.md is written from both.
+to be explained in tests/mutants.toml. docs/mutants.md is written from both, with a digest of each
+module. `./fastsync report` says there which modules have changed since.
 """
 
 import re
@@ -12,13 +13,15 @@ import shutil
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastsync_lab.host.age import OF_THIS_TREE, OLDER, age
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import guarded
+from fastsync_lab.host.kernels import file_checksum
 from fastsync_lab.host.paths import build_dir, repo_root, write_whole
 from fastsync_lab.host.shell import follow, run
 
@@ -112,21 +115,65 @@ def problems(
 
 
 def document(
-    outcomes: Sequence[Outcome], survivors: Sequence[Change], reasons: Mapping[Change, str]
+    outcomes: Sequence[Outcome],
+    survivors: Sequence[Change],
+    reasons: Mapping[Change, str],
+    digests: Mapping[str, str],
 ) -> str:
-    """docs/mutants.md."""
+    """docs/mutants.md, of modules with these digests."""
     every = Outcome(
         "all", sum(one.mutants for one in outcomes), sum(one.killed for one in outcomes)
     )
-    lines = [HEAD, "| module | mutants | killed | share |", "| --- | ---: | ---: | ---: |"]
+    lines = [HEAD, age_line(digests, digests), ""]
+    lines += [
+        "| module | mutants | killed | share | SHA-256 |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
     for one in (*outcomes, every):
         share = f"{one.killed / one.mutants:.1%}" if one.mutants else "–"
-        lines.append(f"| {one.module} | {one.mutants} | {one.killed} | {share} |")
+        digest = digests.get(one.module, "")
+        lines.append(f"| {one.module} | {one.mutants} | {one.killed} | {share} | {digest} |")
     lines += ["", "## Those that survive", ""]
     for survivor in survivors:
         why = reasons.get(survivor, "not explained")
         lines.append(f"- {survivor.module}: `{survivor.new}` in place of `{survivor.old}`: {why}")
     return "\n".join(lines if survivors else [*lines, "None."]) + "\n"
+
+
+# --- the age of the figures ----------------------------------------------------------------------
+
+ROW = re.compile(r"^\| (\S+\.py) \|.* ([0-9a-f]+) \|$", re.M)
+AGE = re.compile(r"^The modules are .*$", re.M)
+
+
+def digests_of(tree: Path, modules: Iterable[str]) -> dict[str, str]:
+    """What the document has of each module; "" where there is none any more."""
+    return {
+        module: file_checksum(tree / module)[:12] if (tree / module).is_file() else ""
+        for module in modules
+    }
+
+
+def age_line(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Which modules have changed since the document was written."""
+    old = [module for module in then if age(then[module], now[module]) == OLDER]
+    if not old:
+        return f"The modules are {OF_THIS_TREE}."
+    if len(old) == len(then):
+        return f"The modules are {OLDER}."
+    return f"The modules are {OF_THIS_TREE}, but for some {OLDER}: {', '.join(old)}."
+
+
+def with_age(text: str, tree: Path) -> str:
+    """The document, saying what of it is older than a tree."""
+    then = dict(ROW.findall(text))
+    return AGE.sub(age_line(then, digests_of(tree, then)), text, count=1)
+
+
+def write_age() -> None:
+    """Bring that line of the document up to date."""
+    path = repo_root() / DOCUMENT
+    write_whole(path, with_age(path.read_text(), repo_root()))
 
 
 # --- running -------------------------------------------------------------------------------------
@@ -201,9 +248,11 @@ def main() -> None:
         )
     except FastsyncError as error:
         sys.exit(f"fastsync: {error}")
-    outcomes = outcomes_of(results, config_of(repo_root())["only_mutate"])
+    modules = config_of(tree)["only_mutate"]
+    outcomes = outcomes_of(results, modules)
     reasons = load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
-    write_whole(repo_root() / DOCUMENT, document(outcomes, survivors, reasons))
+    text = document(outcomes, survivors, reasons, digests_of(tree, modules))
+    write_whole(repo_root() / DOCUMENT, with_age(text, repo_root()))
     found = problems(outcomes, survivors, reasons)
     print("\n".join(found) or f"all as it has to be: {DOCUMENT}")
     sys.exit(1 if found else 0)

@@ -84,13 +84,49 @@ def test_a_module_that_was_not_tried_is_a_problem() -> None:
 
 def test_the_document_has_the_numbers_and_the_reasons() -> None:
     outcomes = [Outcome(JUDGE, 100, 95), Outcome(ORACLE, 300, 300)]
-    text = mutants.document(outcomes, [CHANGE], {CHANGE: "of a NaN alone"})
-    assert f"| {JUDGE} | 100 | 95 | 95.0% |" in text
-    assert "| all | 400 | 395 | 98.8% |" in text
+    digests = {JUDGE: "0a1b", ORACLE: "2c3d"}
+    text = mutants.document(outcomes, [CHANGE], {CHANGE: "of a NaN alone"}, digests)
+    assert f"| {JUDGE} | 100 | 95 | 95.0% | 0a1b |" in text
+    assert "| all | 400 | 395 | 98.8% |  |" in text
+    assert "\nThe modules are of this tree.\n" in text
     line = "`return least < figure` in place of `return least <= figure`: of a NaN alone"
     assert f"- {JUDGE}: {line}\n" in text
-    assert "not explained" in mutants.document(outcomes, [CHANGE], {})
-    assert mutants.document(outcomes, [], {}).endswith("## Those that survive\n\nNone.\n")
+    assert "not explained" in mutants.document(outcomes, [CHANGE], {}, digests)
+    whole = mutants.document(outcomes, [], {}, digests)
+    assert whole.endswith("## Those that survive\n\nNone.\n")
+
+
+def test_the_document_says_which_modules_have_changed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {JUDGE, ORACLE}
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "docs").mkdir()
+    path = tmp_path / mutants.DOCUMENT
+    digests = mutants.digests_of(tmp_path, [JUDGE, ORACLE])
+    assert all(re.fullmatch("[0-9a-f]{12}", digest) for digest in digests.values())
+    written = mutants.document(
+        [Outcome(JUDGE, 100, 95), Outcome(ORACLE, 3, 3)], [CHANGE], {}, digests
+    )
+    path.write_text(written)
+    monkeypatch.setattr(mutants, "repo_root", lambda: tmp_path)
+
+    def said() -> str:
+        mutants.write_age()
+        text = path.read_text()
+        line = next(line for line in text.splitlines() if line.startswith("The modules are "))
+        assert text == written.replace("The modules are of this tree.", line)
+        return line
+
+    assert said() == "The modules are of this tree."
+    (tmp_path / JUDGE).write_text("changed")
+    assert said() == (
+        f"The modules are of this tree, but for some older than this tree's: {JUDGE}."
+    )
+    (tmp_path / ORACLE).unlink()
+    assert said() == "The modules are older than this tree's."
 
 
 def test_what_is_configured_explained_and_told_is_there() -> None:
@@ -101,7 +137,8 @@ def test_what_is_configured_explained_and_told_is_there() -> None:
     reasons = mutants.load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
     assert {one.module for one in reasons} <= set(modules)
     told = (repo_root() / mutants.DOCUMENT).read_text()
-    assert re.findall(r"^\| (\S+\.py) \|", told, re.M) == modules
+    assert [name for name, _ in mutants.ROW.findall(told)] == modules
+    assert len(mutants.AGE.findall(told)) == 1  # `./fastsync report` keeps it up to date
     assert all((repo_root() / name).exists() for name in re.findall(r"`(tests/\S+\.py)`", told))
 
 

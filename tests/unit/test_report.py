@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.cli import report
+from fastsync_lab.host import mutants
 from fastsync_lab.studies import studies
 from fastsync_lab.study import chapters, html, profiles
 from fastsync_lab.study.grid import Grid
@@ -178,6 +179,8 @@ def test_the_page_lies_in_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(report, "load_full", lambda: [result(four((1, 2, 2, 2)))])
     monkeypatch.setattr(report, "write_pages", lambda results, _: written.append(results))
     monkeypatch.setattr(profiles, "write_profiles", written.append)
+    aged: list[None] = []
+    monkeypatch.setattr(mutants, "write_age", lambda: aged.append(None))
     path = report.write_report(studies())
-    assert path == tmp_path / "build" / "report.html" and len(written) == 2
+    assert path == tmp_path / "build" / "report.html" and len(written) == 2 and aged
     assert path.read_text().startswith("<!DOCTYPE html>")
