@@ -26,7 +26,6 @@ from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
 FORMAT = 2
-WITHOUT_BUGS = 1  # the format of results from before the kernel's log was searched for them
 
 
 def keeper(name: str, cases: Sequence[Case], builds: Builds) -> Keeper[Result]:
@@ -94,7 +93,7 @@ def _load_case(data: Mapping[str, Any]) -> Result:
 def _load_effect(data: Mapping[str, Any]) -> Effect:
     pairs = [word.split(":") for word in data["errors"].split()]
     errors = tuple((int(op), int(error)) for op, error in pairs)
-    return Effect(**{**data, "errors": errors, "bugs": tuple(data.get("bugs", ()))})
+    return Effect(**{**data, "errors": errors, "bugs": tuple(data["bugs"])})
 
 
 COLUMNS = ("operations", "faults", *RULES, "different")
@@ -165,9 +164,7 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
     results = load_results(result)
     return [
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']} "
-        f"({age_of(result)}), {result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s."
-        + " The kernel's log was not searched for bugs."
-        * (result["format"] == WITHOUT_BUGS),
+        f"({age_of(result)}), {result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
         Grid(["mode", *COLUMNS], table_rows(results, *compare(results)), texts=1),
         Grid(["requests that failed", *modes_of(results)], kind_rows(results), texts=1),
     ]
