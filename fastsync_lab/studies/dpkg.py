@@ -20,7 +20,7 @@ for name in {names}; do
     mkdir -p "$debs/$name/DEBIAN" || return
     dpkg-query -s "$name" | grep -v '^Status:\\|^Conffiles:\\|^ /' >"$debs/$name/DEBIAN/control"
     dpkg -L "$name" | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
-        tar -cf - --no-recursion -PT - | tar -xf - --one-top-level="$debs/$name" || return
+        tar -cf - --no-recursion -PT - | tar -xf - -C "$debs/$name" || return
     dpkg-deb -b -Znone "$debs/$name" "$debs/$name.deb" >/dev/null || return
 done
 find "$debs" -mindepth 2 -type f -not -path '*/DEBIAN/*' | wc -l >"$debs/files\""""

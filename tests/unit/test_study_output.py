@@ -1,12 +1,14 @@
 """Figures from what the programs of the studies print."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.studies import neighbour, sustained
+from fastsync_lab.studies import dpkg, neighbour, sustained
 from fastsync_lab.study import fio
 from fastsync_lab.study.contract import AS_IT_IS, Cell, Output, Workload
 from fastsync_lab.study.filesystems import STOCK
@@ -91,3 +93,15 @@ def test_neighbour_json() -> None:
 def test_a_neighbour_without_a_result_is_an_error(text: str) -> None:
     with pytest.raises(FastsyncError, match="neighbour printed no result"):
         neighbour.rounds_per_s(text)
+
+
+def test_packages_with_hard_links_are_packed_anew(tmp_path: Path) -> None:
+    """perl-base has one: perl is perl5.36.0."""
+    prepare = dpkg.PREPARE.format(names="perl-base").replace("/run/fastsync", str(tmp_path))
+    script = f"prepare() {{\n{prepare}\n}}\nprepare"
+    done = shell.run(["bash", "-c", script], cwd=tmp_path, check=False)
+    assert done.status == 0, done.stderr
+    packed = tmp_path / "debs" / "perl-base"
+    (one, *_), (other, *_) = (list(packed.glob(f"usr/bin/perl{v}")) for v in ("", "5.*"))
+    assert one.stat().st_ino == other.stat().st_ino
+    assert int((tmp_path / "debs" / "files").read_text()) > 100
