@@ -203,11 +203,6 @@ def test_many_at_once(fs: GuestFs) -> None:
             + f'(o $m/n0 {at} {makers}) & jobs="$jobs $!"\no $f {at}; {dropped}\n'
             "for job in $jobs; do wait $job || exit 6; done; s; cut_keeps f n0 n1 n2",
         )
-    print(
-        "SETTLED",
-        after["settlings"] - before["settlings"],
-        after["data_blocks"] - before["data_blocks"],
-    )
     assert after["settlings"] - before["settlings"] >= 5
     # Each append of those that make files is of a new block.
     assert after["data_blocks"] - before["data_blocks"] >= 180
