@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.host.age import OF_THIS_TREE, OLDER, age
+from fastsync_lab.host.age import OF_THIS_TREE, OLDER
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import guarded
 from fastsync_lab.host.kernels import file_checksum
@@ -156,7 +156,7 @@ def digests_of(tree: Path, modules: Iterable[str]) -> dict[str, str]:
 
 def age_line(then: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Which modules have changed since the document was written."""
-    old = [module for module in then if age(then[module], now[module]) == OLDER]
+    old = [module for module in then if then[module] != now[module]]
     if not old:
         return f"The modules are {OF_THIS_TREE}."
     if len(old) == len(then):

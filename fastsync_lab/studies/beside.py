@@ -20,16 +20,15 @@ from fastsync_lab.study.contract import (
     Table,
     Workload,
 )
-from fastsync_lab.study.filesystems import DEFER, EAGERS, PEERS, STOCK
+from fastsync_lab.study.eager_bars import BEST, NEAREST_PEERS, OURS
+from fastsync_lab.study.filesystems import DEFER, EAGERS, STOCK
 from fastsync_lab.study.judge import Requirement, Where
 from fastsync_lab.study.output import counters_of, phases_of
 from fastsync_lab.study.programs import BESIDE
 from fastsync_lab.study.rows import Subjects
 
 SECONDS = {1: 60, 10: 20, 200: 10}  # by rate; longer than the periods of write-back and commits
-OURS = tuple(one.name for one in EAGERS)
 REQUESTS = 128  # what a driver's 64 tags give a scheduler; the model of an eMMC has one
-OTHERS = tuple(one for one in PEERS if one.name in ("xfs", "f2fs", "fast_commit"))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ CALLS, NEIGHBOURS = ("append", "create"), ("creates", "untar", "stream")
 FULL = Axes(
     title="A small fsync 1, 10 and 200 times a second, alone and beside who never syncs",
     devices=FLASH,
-    systems=(STOCK, DEFER, *EAGERS, *OTHERS),
+    systems=(STOCK, DEFER, *EAGERS, *NEAREST_PEERS),
     workloads=(
         *(beside(c, r, n) for c in CALLS for r in SECONDS for n in ("alone", *NEIGHBOURS)),
         *(beside(c, 10, n, qasio=True) for c in CALLS for n in ("alone", *NEIGHBOURS)),
@@ -104,21 +103,21 @@ def p99(most: float, over: Where, workloads: tuple[str, ...] = (), who: str = ""
 
 def peers(*workloads: str) -> Where:
     """The others' figures; of these workloads, or of the same."""
-    return Where(systems=tuple(one.name for one in OTHERS), workloads=workloads)
+    return Where(systems=tuple(one.name for one in NEAREST_PEERS), workloads=workloads)
 
 
-def name_of(call: str, rate: int, neighbour: str) -> tuple[str]:
+def name_of(call: str, rate: int, neighbour: str, *, qasio: bool = False) -> tuple[str]:
     """The workload's name as a requirement has it."""
-    return (beside(call, rate, neighbour).name,)
+    return (beside(call, rate, neighbour, qasio=qasio).name,)
 
 
 SHOWN = (
     *("p99_ns", "p50_ns", "max_ns", "neighbour_per_s"),
     *("kib", "kib_journal", "flushes", "burst_blocks"),
 )
-BEST = "the best peer"
+WRITERS = ("untar", "stream")  # neighbours whose data is written back
 EACH = [(call, rate) for call in CALLS for rate in SECONDS]
-LOADED = tuple(name for each in EACH for n in ("untar", "stream") for name in name_of(*each, n))
+LOADED = tuple(name for each in EACH for n in WRITERS for name in name_of(*each, n))
 STUDY = Study(
     name="beside",
     says="a small fsync beside a neighbour that creates files, unpacks trees or streams",
@@ -126,7 +125,7 @@ STUDY = Study(
     quick=replace(
         FULL,
         devices=("sata-ssd",),
-        systems=(STOCK, EAGERS[0], *OTHERS),
+        systems=(STOCK, EAGERS[0], *NEAREST_PEERS),
         workloads=tuple(beside("append", 10, n) for n in ("alone", *NEIGHBOURS)),
     ),
     script=script,
@@ -143,9 +142,9 @@ STUDY = Study(
         ),
         p99(1.0, peers(), LOADED, BEST),
         *(
-            p99(1.0, peers(*name_of(call, 10, n)), (beside(call, 10, n, qasio=True).name,), BEST)
+            p99(1.0, peers(*name_of(call, 10, n)), name_of(call, 10, n, qasio=True), BEST)
             for call in CALLS
-            for n in ("untar", "stream")
+            for n in WRITERS
         ),
         p99(1.0, Where(systems=(STOCK.name,))),
     ),

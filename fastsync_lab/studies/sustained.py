@@ -18,13 +18,11 @@ from fastsync_lab.study.contract import (
     Table,
     Workload,
 )
-from fastsync_lab.study.eager_bars import OURS, SLOW_BARRIERS, faster_than
-from fastsync_lab.study.filesystems import EAGERS, PEERS, STOCK
+from fastsync_lab.study.eager_bars import NEAREST_PEERS, OURS, SLOW_BARRIERS, faster_than
+from fastsync_lab.study.filesystems import EAGERS, STOCK
 from fastsync_lab.study.judge import speed_over
 from fastsync_lab.study.output import counters_of
 from fastsync_lab.study.rows import Subjects
-
-OTHERS = tuple(one for one in PEERS if one.name in ("fast_commit", "xfs", "f2fs"))
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ LOG = "--rw=write --size=64M --unlink_each_loop=1"
 FULL = Axes(
     title="A minute of 4 KiB appends, new files, scattered pages, 8 appenders, fsync each",
     devices=FLASH,
-    systems=(STOCK, *EAGERS, *OTHERS),
+    systems=(STOCK, *EAGERS, *NEAREST_PEERS),
     workloads=(
         Sustained("append", LOG),
         Sustained(
@@ -90,7 +88,7 @@ STUDY = Study(
         faster_than(("f2fs",), 1.0, ("append", "create", "appenders")),
         *(
             faster_than((one.name,), 2.0, ("append",), devices=SLOW_BARRIERS)
-            for one in (STOCK, *OTHERS[:2])
+            for one in (STOCK, *NEAREST_PEERS[:2])
         ),
     ),
     tables=(

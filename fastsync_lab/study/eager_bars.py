@@ -15,6 +15,7 @@ CACHED = ("emmc", "ufs", "sata-ssd", "nvme")  # profiles with a volatile cache
 SLOW_BARRIERS = ("emmc", "sata-ssd", "nvme")
 DURABLE_PEERS = tuple(one.name for one in PEERS if one.durable)
 BEST = "the best peer"
+NEAREST_PEERS = tuple(one for one in PEERS if one.name in ("fast_commit", "xfs", "f2fs"))
 NOWHERE_BELOW_STOCK = speed_over("stock", OURS, 1.0, devices=("nvme-plp",))  # the CPU counts there
 # Eight tasks fall into one of two rhythms, with all or with half of them in a commit, as the phase
 # of a run has it: stock's own figures differ by a factor of two.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastsync_lab.host.age import OLDER
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.options import DEFAULT_INTERVAL_MS
 from fastsync_lab.study.contract import Study, Table, required_of
@@ -251,13 +252,13 @@ def older_modules(results: Sequence[Result]) -> list[str]:
     """Which figures are of older modules than this tree's, in a sentence; none where none is."""
     old = [result for result in results if result.is_old]
     if old == list(results):
-        return ["All of it with modules older than this tree's."] if old else []
+        return [f"All of it with modules {OLDER}."] if old else []
     named = []
     for study in dict.fromkeys(result.study for result in old):
         mine = [result for result in results if result.study == study]
         devices = [result.device for result in mine if result.is_old]
         named.append(study if len(devices) == len(mine) else f"{study} ({', '.join(devices)})")
-    return [f"With modules older than this tree's: {', '.join(named)}."] if named else []
+    return [f"With modules {OLDER}: {', '.join(named)}."] if named else []
 
 
 # --- the terminal ------------------------------------------------------------------------------

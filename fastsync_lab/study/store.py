@@ -8,10 +8,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.host.age import OLDER, age
 from fastsync_lab.host.build import OURS, source_digest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import upstream_version
@@ -92,11 +92,10 @@ class Result:
         """Kernel and, where it is another, processor."""
         return machine_name(self.kernel, self.processor)
 
-    @property
+    @cached_property  # all sources are read for it
     def is_old(self) -> bool:
         """Whether its modules are older than those that this tree makes now."""
-        now = source_digest(self.series, modules_of(self.environment))
-        return age(self.source_sha256, now) == OLDER
+        return self.source_sha256 != source_digest(self.series, modules_of(self.environment))
 
     @property
     def lines(self) -> list[Line]:
