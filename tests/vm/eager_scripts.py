@@ -2,14 +2,8 @@
 
 from fastsync_lab.crash.logged import commit, evict, start, write_back
 from fastsync_lab.crash.script import ALLOCATE, BLOCK, COLLAPSE, ZERO_RANGE, Script
-from fastsync_lab.crash.singles import SYNCS, changes_with_syncs
 
 ROUNDS = 6
-
-
-def each(*changes: str) -> Script:
-    """These changes, each with each sync."""
-    return changes_with_syncs((change, sync) for change in changes for sync in SYNCS)
 
 
 def evicted() -> Script:

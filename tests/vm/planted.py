@@ -1,10 +1,14 @@
 """Faults on purpose in our modules, for the explorer to find."""
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome, Request
 from fastsync_lab.crash.explore import Explorer
+from fastsync_lab.crash.script import Script
+from fastsync_lab.crash.singles import SYNCS, changes_with_syncs
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 
@@ -42,6 +46,36 @@ def outcome_with(explored: Explorer, fault: str, case: Case, states: int) -> Out
         if outcome.failures:
             break
     return outcome
+
+
+def outcome_without(
+    explored: Explorer, case: Case, script: Script, states: int, parameters: Mapping[str, str]
+) -> Outcome:
+    """What the explorer says of a script when modules leave out what these parameters name.
+
+    Each of these modules counts in its parameter `left_out` how often it has.
+    """
+    counters = {f"{name.partition('.')[0]}.left_out" for name in parameters}
+    one = replace(explored, parameters={**parameters, **dict.fromkeys(counters, "0")})
+    folder = one.record(case, script)
+    counted = [int(one.recorder.parameter(counter)) for counter in counters]
+    assert all(counted), f"{parameters}: nothing is left out here"
+    return one.explore(case, script, folder, states)
+
+
+def each(*changes: str) -> Script:
+    """These changes, each with each sync."""
+    return changes_with_syncs((change, sync) for change in changes for sync in SYNCS)
+
+
+def functions_with(source: str, pattern: str) -> Iterator[str]:
+    """The functions of a C file that have lines in which the pattern is found."""
+    function = ""
+    for line in source.splitlines():
+        if match := re.match(r"(?:[a-z_][^;=()]*\W)?([a-z_]\w*)\(", line):
+            function = match[1]
+        elif re.search(pattern, line):
+            yield function
 
 
 def problems(outcome: Outcome) -> str:

@@ -6,9 +6,8 @@ notes the same, and the reason is here; if that goes, the test fails.
 """
 
 import random
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,21 +16,18 @@ from fastsync_lab.crash.case import Case, Outcome
 from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.layouts import move_ext
 from fastsync_lab.crash.script import BLOCK, Script
-from fastsync_lab.crash.singles import CREATE, SYNCS, changes_with_syncs
+from fastsync_lab.crash.singles import CREATE
 from fastsync_lab.host.build import assemble
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
+from tests.vm.planted import each, functions_with, outcome_without
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 
 FAULT = repo_root() / "tests" / "planted" / "tid-left-out.patch"
 STATES = 20
-
-
-def each(*changes: str) -> Script:
-    """These changes, each with each sync."""
-    return changes_with_syncs((change, sync) for change in changes for sync in SYNCS)
+NOTING = r"\b(ext4_update_inode_fsync_trans|ext4_tid_left_out)\([^)]"
 
 
 def exchange() -> Script:
@@ -127,19 +123,16 @@ def places(tree: KernelTree, tmp_path_factory: pytest.TempPathFactory) -> set[st
     folder = tmp_path_factory.mktemp("source")
     assemble(tree, folder, stock=False, patches=[FAULT])
     files = (folder / "fs" / "ext4").glob("*.c")
-    return {function for file in files for function in noting(file.read_text())}
+    return {function for file in files for function in functions_with(file.read_text(), NOTING)}
 
 
 def look(faulty: Explorer, places: set[str], left: Left) -> Outcome:
     """What the explorer says without what the functions note."""
     if not places.issuperset(left.functions):
         pytest.skip("they note nothing on this kernel")
-    names = ",".join(left.functions)
-    one = replace(faulty, parameters={"ext4.leave_out": names, "ext4.left_out": "0"})
     case = Case("one-by-one", "defer", left.kind)
-    folder = one.record(case, left.script)
-    assert int(one.recorder.parameter("ext4.left_out")) > 0, f"{names} note nothing here"
-    return one.explore(case, left.script, folder, STATES)
+    names = {"ext4.leave_out": ",".join(left.functions)}
+    return outcome_without(faulty, case, left.script, STATES, names)
 
 
 @pytest.mark.parametrize("left", LOSES, ids=lambda left: left.functions[0])
@@ -156,13 +149,3 @@ def test_what_another_notes_is_not_lost(faulty: Explorer, places: set[str], func
 def test_every_place_is_looked_at(places: set[str]) -> None:
     known = {*(name for left in LOSES for name in left.functions), *COVERED, *NOT_REACHED}
     assert places and places <= known, sorted(places - known)
-
-
-def noting(source: str) -> Iterator[str]:
-    """The functions in which something is noted."""
-    function = ""
-    for line in source.splitlines():
-        if match := re.match(r"(?:[a-z_][^;=()]*\W)?([a-z_]\w*)\(", line):
-            function = match[1]
-        elif re.search(r"\b(ext4_update_inode_fsync_trans|ext4_tid_left_out)\([^)]", line):
-            yield function

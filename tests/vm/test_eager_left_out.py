@@ -22,8 +22,7 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm import eager_scripts
-from tests.vm.eager_scripts import each
-from tests.vm.planted import FAULTS
+from tests.vm.planted import FAULTS, each, functions_with, outcome_without
 
 pytestmark = [
     pytest.mark.usefixtures("bursts"),
@@ -53,18 +52,13 @@ def explorer_here(kernel: str) -> Iterator[Explorer]:
 def look(
     explored: Explorer, fault: str, left: Left, parameters: Mapping[str, str] | None = None
 ) -> Outcome:
-    """What the explorer says of the script; a parameter `left_out` counts what is left out."""
+    """What the explorer says of the script, with a fault or without."""
     builds = prepare(
         explored.builds.tree.series, silent, fault=FAULTS / f"{fault}.patch" if fault else None
     )
-    counters = {f"{name.partition('.')[0]}.left_out" for name in parameters or ()}
-    set_here = {**(parameters or {}), **dict.fromkeys(counters, "0")}
-    one = replace(explored, builds=builds, parameters=set_here)
     case = Case("one-by-one", "eager", left.kind)
-    folder = one.record(case, left.script)
-    counted = [int(one.recorder.parameter(counter)) for counter in counters]
-    assert all(counted), f"{left.names} is not reached"
-    return one.explore(case, left.script, folder, left.states)
+    one = replace(explored, builds=builds)
+    return outcome_without(one, case, left.script, left.states, parameters or {})
 
 
 # --- faults without a parameter ------------------------------------------------------------------
@@ -175,19 +169,9 @@ def test_every_function_that_holds_is_looked_at(
         name
         for file in (folder / "fs" / "ext4").glob("*.c")
         if not file.name.startswith("eager_")
-        for name in holding(file.read_text())
+        for name in functions_with(file.read_text(), r"ext4_eager_hold\(")
     }
     assert found == {*(left.names[0] for left in HELD.values()), *NOT_HELD}
-
-
-def holding(source: str) -> Iterator[str]:
-    """The functions that call ext4_eager_hold()."""
-    function = ""
-    for line in source.splitlines():
-        if match := re.match(r"(?:[a-z_][^;=()]*\W)?([a-z_]\w*)\(", line):
-            function = match[1]
-        elif "ext4_eager_hold(" in line:
-            yield function
 
 
 # --- nothing is found without a fault ------------------------------------------------------------
