@@ -104,17 +104,21 @@ class Requirement:
         check_metrics([self.metric])
 
     def describe(self, place: Place) -> str:
-        """The figure in words."""
-        word = WORDS.get(self.metric, self.metric)
+        """The figure of a place in words."""
         who = place.scheduler if self.over.schedulers else place.system
+        return f"{who}, {self.figure(who)}"
+
+    def figure(self, who: str) -> str:
+        """The figure in words; `who` has another workload's figure that it is held against."""
+        word = WORDS.get(self.metric, self.metric)
         if self.kind == "worst step":
-            return f"{who}, worst step of {word}{' (inverse)' if self.falls else ''}"
+            return f"worst step of {word}{' (inverse)' if self.falls else ''}"
         over = self.others or str(self.over)
-        if self.over.workloads:
+        if self.over.workloads and not self.others:
             over = f"{who} {over}"
         if self.kind == "saved":
-            return f"{who}, share of {over}'s {word} saved"
-        return f"{who}, {word} over {over}"
+            return f"share of {over}'s {word} saved"
+        return f"{word} over {over}"
 
 
 def speed_over(
@@ -139,6 +143,13 @@ def within(figure: float, least: float, most: float | None) -> bool:
     return least <= figure and (most is None or figure <= most)
 
 
+def bars_text(least: float, most: float | None) -> str:
+    """What a figure must be, in words."""
+    needs = [f"at least {least:g}"] if least or not most else []
+    needs += [f"at most {most:g}"] if most else []
+    return ", ".join(needs)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A target: the figure must be at least `least` and at most `most`."""
@@ -158,9 +169,7 @@ class Verdict:
 
     def __str__(self) -> str:
         state = "pass " if self.passed else "MISS "
-        needs = [f"at least {self.least:g}"] if self.least or not self.most else []
-        needs += [f"at most {self.most:g}"] if self.most else []
-        need = ", ".join(needs)
+        need = bars_text(self.least, self.most)
         return (
             f"{state} {self.figure:.4f} ({need}) {self.kernel}, {self.device}, {self.name}: "
             f"{self.what}"

@@ -14,7 +14,7 @@ from fastsync_lab.study.contract import Study
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.figures import DEVICES, Figure, figures_of
 from fastsync_lab.study.gains import gain_parts, picture
-from fastsync_lab.study.grid import Grid, Part, in_markdown
+from fastsync_lab.study.grid import Grid, Part, in_markdown, markdown
 from fastsync_lab.study.plot import write_png
 from fastsync_lab.study.rows import Line, is_sweep, machine_name, place_in
 from fastsync_lab.study.show import (
@@ -31,8 +31,10 @@ from fastsync_lab.study.show import (
     verdicts,
 )
 from fastsync_lab.study.store import Result, full_results, load_result
+from fastsync_lab.study.targets import targets_grid
 
 README, README_BLOCK = "README.md", "figures"
+EXPERIMENTS, TARGETS_BLOCK = "experiments.md", "targets"
 README_PLOT = "gains.png"
 SERIES = ("6.12", "7.2")  # the kernels that documents have
 EMBEDDED = ("speed", "share", "sweep")  # the figures that documents show; the report has all
@@ -293,7 +295,7 @@ def load_full() -> list[Result]:
 
 
 def write_pages(results: Sequence[Result], studies: Studies) -> None:
-    """Write the README's figures, the pages of docs/ and the plots that these show.
+    """Write the README's figures, the pages of docs/, the targets and the plots that these show.
 
     Raises FastsyncError when a document lacks its marks, or a result what is compared.
     """
@@ -313,6 +315,7 @@ def write_pages(results: Sequence[Result], studies: Studies) -> None:
                 for figure in figures_of(of_page[name], lines_in(of_study)):
                     if figure.kind in EMBEDDED:
                         plots[plot_path(figure)] = figure
+    write_block(docs / EXPERIMENTS, TARGETS_BLOCK, markdown(targets_grid(studies)))
     block = gain_parts(results, studies)
     if drawn := picture(results):
         plots[README_PLOT] = drawn

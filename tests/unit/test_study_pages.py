@@ -160,6 +160,8 @@ def test_the_report_is_made_of_whole_full_runs_only(
     with pytest.raises(FastsyncError, match="no full result"):
         pages.load_full()
     (tmp_path / "docs").mkdir()
+    targets = tmp_path / "docs" / pages.EXPERIMENTS
+    targets.write_text("\n".join(marks(pages.TARGETS_BLOCK)))
     folder.mkdir()
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{BEGIN_MARK}\nold\n{END_MARK}\nafter\n")
@@ -178,6 +180,7 @@ def test_the_report_is_made_of_whole_full_runs_only(
     assert readme.read_text() == text
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
     assert "](results/gains.png)" in text
+    assert "| `fstat` | truncate, defer | speed over Ideal |" in targets.read_text()
     assert "7.2.3" not in text + (tmp_path / "docs" / "results.md").read_text()
     pngs = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
     assert pngs == ["gains.png", "plots/overwrite-6.12-random-speed.png"]
