@@ -16,11 +16,9 @@ from fastsync_lab.study.rows import (
     Line,
     Place,
     Stat,
-    finest,
     is_sweep,
     place_in,
     sweeps,
-    written,
 )
 from fastsync_lab.study.show import Group, grouped, label, pairs_of
 
@@ -33,6 +31,7 @@ CLASS_LABELS = dict(
 )
 SEEN = 0.005  # a class that is nowhere a larger share of the longest bar cannot be seen
 FDATASYNC = "fdatasync"
+MS = 1e-6  # of a nanosecond
 SPEED_AXIS = "speed, as a share of fdatasync's"
 Kind = Literal["speed", "bytes", "latency", "peers", "share", "sweep"]
 
@@ -138,7 +137,7 @@ def speed_bars(study: Study[Any], group: Group, names: Sequence[str]) -> list[Ba
             continue
         line = group[name]
         ratio = line.stats["ops_per_s"].over(base.stats["ops_per_s"])
-        said = f"{ratio.median:.2f} ({number(line.value('ops_per_s'))}/s)"
+        said = f"{ratio.as_ratio} ({line.stats['ops_per_s'].short()}/s)"
         spread = ratio.spread if line is not base else 0.0
         bars.append(Bar(name, label(study, line.place), {"": ratio.median}, said, spread=spread))
     return bars
@@ -152,7 +151,7 @@ def byte_bars(study: Study[Any], group: Group, names: Sequence[str]) -> list[Bar
             continue
         line = group[name]
         parts = {one: line.value(one) for one in CLASS_METRICS if one in line.stats}
-        bars.append(Bar(name, label(study, line.place), parts, number(line.value("kib"))))
+        bars.append(Bar(name, label(study, line.place), parts, line.stats["kib"].short()))
     return bars
 
 
@@ -162,24 +161,18 @@ def latency_bars(study: Study[Any], group: Group, names: Sequence[str]) -> list[
     for name in names:
         if name not in group or not {"p50_ns", "p99_ns"} <= group[name].stats.keys():
             continue
-        p50, p99 = (group[name].value(metric) / 1e6 for metric in ("p50_ns", "p99_ns"))
+        ends = [group[name].stats[metric] for metric in ("p50_ns", "p99_ns")]
+        p50, p99 = (end.median * MS for end in ends)
         bars.append(
             Bar(
                 name,
                 label(study, group[name].place),
                 {"": p99 - p50},
-                f"{number(p50)} – {number(p99)} ms",
+                f"{' – '.join(end.short(MS) for end in ends)} ms",
                 start=p50,
             )
         )
     return bars
-
-
-def number(value: float) -> str:
-    """A figure on a picture: three digits, four from 1,000 on."""
-    if not value:
-        return "0"
-    return written(value, min(0, finest(value))) if abs(value) >= 100 else f"{value:.3g}"
 
 
 def seen_parts(groups: Mapping[str, Sequence[Bar]]) -> dict[str, list[Bar]]:
@@ -288,7 +281,7 @@ def share_figures(namer: Namer, lines: Sequence[Line]) -> list[Figure]:
         bars = []
         for name in (one for one in MAIN if one in pair):
             share: Stat = pair[name][0].stats["ops_per_s"].over(pair[name][1].stats["ops_per_s"])
-            said, text = LABELS.get(name, name), f"{share.median:.2f}"
+            said, text = LABELS.get(name, name), share.as_ratio
             bars.append(Bar(name, said, {"": share.median}, text, spread=share.spread))
         workloads.setdefault(workload, {})[device] = bars
     axis = "fsync rate, as a share of that beside the control"

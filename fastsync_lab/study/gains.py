@@ -6,7 +6,7 @@ from typing import Any
 
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.contract import Study
-from fastsync_lab.study.figures import DEVICES, Bar, Figure, number
+from fastsync_lab.study.figures import DEVICES, Bar, Figure
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.rows import Line, Stat
 from fastsync_lab.study.show import environments, older_modules, ratio
@@ -63,7 +63,7 @@ class Pair:
     @property
     def rates(self) -> str:
         """Operations a second before and after."""
-        return " → ".join(number(line.value(METRIC)) for line in (self.other, self.ours))
+        return " → ".join(line.stats[METRIC].short() for line in (self.other, self.ours))
 
     @property
     def runs(self) -> int:
@@ -120,7 +120,7 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
         cells = []
         for one in SHOWN:
             if pair := pairs.get((device, one)):
-                cells.append(f"{pair.rates} (**{pair.times.median:.2f}×**)")
+                cells.append(f"{pair.rates} (**{pair.times.as_ratio}×**)")
             else:
                 cells.append(NOT_YET if device in studies[one.study].full.devices else NOT_ASKED)
         lines.append([f"`{device}`: {about(device)}", *cells])
@@ -145,10 +145,13 @@ def losses(results: Sequence[Result]) -> list[str]:
 
 def beside_peer(results: Sequence[Result]) -> list[str]:
     """How many times a peer's speed ours is, from the worst device to the best."""
-    times: dict[Gain, list[float]] = {}
+    times: dict[Gain, list[Stat]] = {}
     for (_, one), pair in pairs_of(results, PEER).items():
-        times.setdefault(one, []).append(pair.times.median)
-    named = [f"{one.what} {min(of):.2f}–{max(of):.2f}×" for one, of in times.items()]
+        times.setdefault(one, []).append(pair.times)
+    named = []
+    for one, of in times.items():
+        of.sort(key=lambda stat: stat.median)
+        named.append(f"{one.what} {of[0].as_ratio}–{of[-1].as_ratio}×")
     return [f"Over F2FS's speed: {', '.join(named)}."] if named else []
 
 
@@ -179,9 +182,9 @@ def picture(results: Sequence[Result]) -> Figure | None:
     if not pairs:
         return None
     for (device, one), pair in pairs.items():
-        times = pair.times.median
-        text = f"{times:.2f} ({pair.rates}/s)"
-        groups.setdefault(device, []).append(Bar(OURS, one.what, {"": times}, text))
+        times = pair.times
+        text = f"{times.as_ratio} ({pair.rates}/s)"
+        groups.setdefault(device, []).append(Bar(OURS, one.what, {"": times.median}, text))
     return Figure(
         *("speed", "gains", "fsync with fastsync", f"Linux {shown(results)[0].machine}"),
         "times the speed of stock ext4",

@@ -156,13 +156,36 @@ class Stat:
         """
         value, spread = self.median * factor, self.spread * factor
         if not spread:
-            text = written(value, min(decimals(value, 2), finest(value)))
+            text = written(value, three_digits(value))
             return text if self.runs == 1 else f"{text} ± 0"
-        places = -math.floor(math.log10(spread))
-        places += spread * 10**places < 2
-        places = min(places, finest(value))
+        places = min(last_digit(spread), finest(value))
         least = 10.0**-places
         return f"{written(value, places)} ± {written(max(spread, least), places)}"
+
+    def short(self, factor: float = 1.0, most: int = 3) -> str:
+        """The median alone, in three digits, four from 1,000 on, of which `most` are decimals.
+
+        None is finer than the spread.
+        """
+        value, spread = self.median * factor, self.spread * factor
+        places = min(most, three_digits(value))
+        return written(value, min(places, last_digit(spread)) if spread else places)
+
+    @property
+    def as_ratio(self) -> str:
+        """The same of a ratio: two decimals."""
+        return self.short(most=2)
+
+
+def three_digits(value: float) -> int:
+    """The place of the third significant digit, or of the fourth if that is before the point."""
+    return min(decimals(value, 2), finest(value))
+
+
+def last_digit(spread: float) -> int:
+    """The place of the last digit that a spread leaves: its first, the second where that is a 1."""
+    places = -math.floor(math.log10(spread))
+    return places + 1 if spread * 10**places < 2 else places
 
 
 def decimals(value: float, more: int) -> int:

@@ -38,7 +38,7 @@ def test_a_workload_has_three_figures_by_device() -> None:
     assert speed.reference == (1.0, "fdatasync")
     assert [bar.name for bar in found[1].groups["ufs"]] == list(figures.MAIN)
     latency = found[2].groups["ufs"][0]
-    assert (latency.start, latency.end, latency.text) == (1.5, 4.0, "1.5 – 4 ms")
+    assert (latency.start, latency.end, latency.text) == (1.5, 4.0, "1.50 – 4.00 ms")
     assert "ufs: stock 0.50 (100/s), truncate" in speed.alt
 
 

@@ -96,6 +96,25 @@ def test_a_text_is_in_the_units_of_its_table() -> None:
     assert Stat(3_916_000.0, 20_000.0, 5).text(1e-6) == "3.92 ± 0.02"
 
 
+@pytest.mark.parametrize(
+    ("stat", "text", "ratio"),
+    [
+        (Stat(253.04), "253", "253"),
+        (Stat(11675.2, 4.0, 5), "11,680", "11,680"),
+        (Stat(1675.2, 12.0, 5), "1,675", "1,675"),
+        (Stat(1675.2, 40.0, 5), "1,680", "1,680"),
+        (Stat(2.0349, 0.0002, 5), "2.03", "2.03"),
+        (Stat(2.0349, 0.3, 5), "2.0", "2.0"),
+        (Stat(0.98765, 0.0004, 5), "0.988", "0.99"),
+        (Stat(81.04, 0.03, 5), "81.0", "81.0"),
+        (Stat(0.0, 0.0, 5), "0", "0"),
+    ],
+)
+def test_alone_a_median_has_no_finer_digit_either(stat: Stat, text: str, ratio: str) -> None:
+    assert (stat.short(), stat.as_ratio) == (text, ratio)
+    assert Stat(3_916_000.0, 400_000.0, 5).short(1e-6) == "3.9"
+
+
 def test_a_ratio_has_the_spread_of_both() -> None:
     ratio = Stat(50.0, 1.0, 5).over(Stat(100.0, 4.0, 3))
     assert (ratio.median, round(ratio.spread, 9), ratio.runs) == (0.5, 0.03, 3)
