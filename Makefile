@@ -16,7 +16,7 @@ PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --durations 20
 # Data races take two processors.
 TESTS_WITH_KCSAN := tests/vm/test_stress.py tests/vm/test_multigrain.py
 
-.PHONY: help setup packages build demo test test-all test-debug test-unit mutants lint lint-lab format clean
+.PHONY: help setup packages build demo test test-all test-debug test-unit mutants first-runs lint lint-lab format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -78,6 +78,9 @@ test-unit: setup ## only what needs no virtual machine
 mutants: setup ## whether a test notices each small change of the code that judges; docs/mutants.md
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-mutants.txt
 	@$(PYTHON) -m fastsync_lab.host.mutants
+
+first-runs: setup ## make demo in ten fresh clones with empty caches, half of them beside apt; docs/lab.md
+	@$(PYTHON) -m fastsync_lab.cli.first_runs
 
 lint: lint-lab ## lint-lab; checkpatch, sparse and W=1 on kernel/, for every kernel
 	@$(PYTHON) -m fastsync_lab.host.lint

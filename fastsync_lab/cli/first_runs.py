@@ -1,0 +1,169 @@
+"""Does the first `make demo` of a stranger work, and how long does it take? `make first-runs`.
+
+Each run has a clone of HEAD, an empty cache and no .venv, and calls the demo twice. Beside every
+second first call, packages are installed on the host, one time after the other. What came of it is
+kept in results/, and said in docs/lab.md. An interrupted series goes on.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.interrupt import guarded
+from fastsync_lab.host.paths import build_dir, repo_root, results_dir, write_whole
+from fastsync_lab.host.shell import last_lines, run, spawn
+from fastsync_lab.study.documents import write_block
+from fastsync_lab.study.keeper import Keeper
+
+RUNS = 10
+LIMIT_S = 3600.0  # of one call: a guest that is dead
+DOCUMENT, BLOCK = "docs/lab.md", "first-runs"
+# Small ones that `make setup` installs. Each turn is a line. It ends between two turns, when the
+# file is gone: apt is never interrupted.
+INSTALLER = """
+while [ -e "$0" ]; do
+    $SUDO env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --reinstall bc flex >&2 || exit
+    echo done
+done
+"""
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """A run: how often packages were installed meanwhile, the two calls, what the cache then had.
+
+    A call that failed has no time.
+    """
+
+    installed: int
+    first_s: float | None
+    again_s: float | None
+    cache_mib: int
+
+
+@contextmanager
+def installing(folder: Path) -> Iterator[None]:
+    """Packages are installed all the time; folder/installed has a line for each turn.
+
+    Raises FastsyncError when that fails.
+    """
+    busy = folder / "busy"
+    busy.touch()
+    sudo = {"SUDO": "" if os.geteuid() == 0 else "sudo"}
+    with (folder / "installed").open("wb") as out, (folder / "apt.log").open("wb") as err:
+        process = spawn(["sh", "-c", INSTALLER, str(busy)], env=sudo, stdout=out, stderr=err)
+        try:
+            yield
+        finally:
+            busy.unlink()
+        if process.wait() != 0:
+            raise FastsyncError(f"apt-get failed: {last_lines((folder / 'apt.log').read_text())}")
+
+
+def timed_demo(clone: Path, cache: Path, log: Path) -> float | None:
+    """The seconds that `make demo` takes in a clone, its output in `log`; None when it fails."""
+    begin = time.monotonic()
+    done = run(
+        ["make", "demo"],
+        cwd=clone,
+        env={"FASTSYNC_CACHE": str(cache)},
+        timeout_s=LIMIT_S,
+        check=False,
+    )
+    taken = time.monotonic() - begin
+    write_whole(log, done.stdout + done.stderr)
+    return taken if done.status == 0 else None
+
+
+def size_mib(folder: Path) -> int:
+    """What the files under a folder occupy."""
+    return sum(one.lstat().st_blocks for one in folder.rglob("*")) // 2048
+
+
+def one_run(number: int, commit: str, logs: Path) -> FirstRun:
+    """A first run of a clone, and a second one of the same."""
+    with tempfile.TemporaryDirectory(prefix="first-run-") as name:
+        folder = Path(name)
+        clone, cache = folder / "fastsync", folder / "cache"
+        run(["git", "clone", "--quiet", str(repo_root()), str(clone)])
+        run(["git", "checkout", "--quiet", commit], cwd=clone)
+        first_log, again_log = (logs / f"{number}-{which}.log" for which in ("first", "again"))
+        if number % 2:
+            first_s = timed_demo(clone, cache, first_log)
+            installed = 0
+        else:
+            with installing(folder):
+                first_s = timed_demo(clone, cache, first_log)
+            installed = len((folder / "installed").read_text().splitlines())
+        cache_mib = size_mib(cache)
+        return FirstRun(installed, first_s, timed_demo(clone, cache, again_log), cache_mib)
+
+
+def failures(runs: Sequence[FirstRun]) -> int:
+    """How many calls failed."""
+    return sum(taken is None for one in runs for taken in (one.first_s, one.again_s))
+
+
+def minutes(times_s: Sequence[float | None]) -> str:
+    """The median of some calls and the longest; those that failed are left out."""
+    there = [taken / 60 for taken in times_s if taken is not None]
+    return f"{median(there):.1f} minutes, at most {max(there):.1f}" if there else "nothing"
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """What a result says."""
+    runs = load(result)
+    busy = sum(one.installed > 0 for one in runs)
+    return (
+        f"The first `make demo` of a fresh clone takes {minutes([one.first_s for one in runs])}; "
+        f"a second one {minutes([one.again_s for one in runs])}. Its cache has "
+        f"{max(one.cache_mib for one in runs)} MiB. Of {2 * len(runs)} calls {failures(runs)} "
+        f"failed; packages were installed on the host during {busy} of the {len(runs)} first ones. "
+        f"The host had {result['processors']} processors."
+    )
+
+
+def load(result: Mapping[str, Any]) -> list[FirstRun]:
+    """The runs of a result."""
+    return [FirstRun(**one) for one in result["runs"]]
+
+
+def main() -> None:
+    """Make the runs that are missing, write the documents; status 1 if a call failed."""
+    try:
+        commit = run(["git", "rev-parse", "HEAD"], cwd=repo_root()).stdout.strip()
+
+        def result_of(runs: Sequence[FirstRun]) -> dict[str, Any]:
+            return {
+                "commit": commit,
+                "processors": os.cpu_count(),
+                "runs": [asdict(one) for one in runs],
+            }
+
+        kept = Keeper(results_dir() / "first-runs.json", result_of, load, ("commit",))
+        logs = build_dir() / "first-runs"
+        if not kept.parts:
+            shutil.rmtree(logs, ignore_errors=True)
+        for number in range(len(kept.parts) + 1, RUNS + 1):
+            kept.add(one_run(number, commit, logs))
+            print(f"{number} of {RUNS}: {kept.parts[-1]}", flush=True)
+        kept.finish()
+        said = sentence(result_of(kept.parts))
+        write_block(repo_root() / DOCUMENT, BLOCK, said)
+    except FastsyncError as error:
+        sys.exit(f"fastsync: {error}")
+    print(said)
+    sys.exit(f"fastsync: what failed said why in {logs}" if failures(kept.parts) else 0)
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,67 @@
+"""The first run of a stranger: how it is tried, and what is said of it."""
+
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.cli import first_runs
+from fastsync_lab.cli.first_runs import FirstRun, failures, installing, sentence, timed_demo
+from fastsync_lab.host.errors import FastsyncError
+
+APT = """#!/bin/sh
+echo "$@"
+[ ! -e {fails} ] || exit 100
+sleep 0.05
+"""
+
+
+@pytest.fixture
+def fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An apt-get that fails once this file is there."""
+    apt = tmp_path / "bin" / "apt-get"
+    apt.parent.mkdir()
+    apt.write_text(APT.format(fails=tmp_path / "fails"))
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{apt.parent}:/usr/bin:/bin")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    return tmp_path / "fails"
+
+
+@pytest.mark.usefixtures("fails")
+def test_packages_are_installed_until_the_call_ends(tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    with installing(tmp_path):
+        while installed.read_text().count("done\n") < 3:
+            pass
+    turns = installed.read_text().splitlines()
+    assert turns == ["done"] * len(turns)
+    assert "install --reinstall bc flex" in (tmp_path / "apt.log").read_text()
+
+
+def test_packages_that_cannot_be_installed_are_no_first_run(tmp_path: Path, fails: Path) -> None:
+    fails.touch()
+    with pytest.raises(FastsyncError, match="apt-get failed: -q -y install"), installing(tmp_path):
+        while not (tmp_path / "apt.log").read_text():
+            pass
+
+
+def test_a_demo_has_its_own_cache_and_a_log(tmp_path: Path) -> None:
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("demo:\n\t@echo cache: $$FASTSYNC_CACHE; echo well >&2\n")
+    taken = timed_demo(tmp_path, tmp_path / "cache", tmp_path / "logs" / "1")
+    assert taken is not None and 0 < taken < first_runs.LIMIT_S
+    assert (tmp_path / "logs" / "1").read_text() == f"cache: {tmp_path}/cache\nwell\n"
+    makefile.write_text("demo:\n\t@false\n")
+    assert timed_demo(tmp_path, tmp_path / "cache", tmp_path / "logs" / "2") is None
+    assert "Error 1" in (tmp_path / "logs" / "2").read_text()
+
+
+def test_what_is_said_of_runs() -> None:
+    runs = [FirstRun(0, 300.0, 90.0, 610), FirstRun(7, None, 96.0, 612), FirstRun(3, 330.0, 60, 1)]
+    assert failures(runs) == 1
+    result = {"processors": 2, "runs": [vars(one) for one in runs]}
+    assert sentence(result) == (
+        "The first `make demo` of a fresh clone takes 5.2 minutes, at most 5.5; a second one "
+        "1.5 minutes, at most 1.6. Its cache has 612 MiB. Of 6 calls 1 failed; packages were "
+        "installed on the host during 2 of the 3 first ones. The host had 2 processors."
+    )
