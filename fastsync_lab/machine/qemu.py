@@ -3,15 +3,29 @@
 It emulates the processor (TCG). In virtual time (-icount) the guest's clock counts instructions.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.shell import last_lines, run
 from fastsync_lab.machine.config import Machine, Setting, Share, VmConfig, die_with_us, shared
 from fastsync_lab.machine.image import modules_image
 
+PROGRAM = "qemu-system-x86_64"
 MODULES = ("virtio_pci", "virtio_console", "virtio_pmem", "nd_pmem")
 # A panic ends QEMU, by -no-reboot. Of what is written to /dev/kmsg nothing is left out.
 KERNEL_PARAMETERS = ("console=ttyS0", "panic=-1", "printk.devkmsg=on")
+
+
+@cache
+def qemu_version() -> str:
+    """The version of the machine. Raises FastsyncError when it is not there or names none."""
+    said = run([PROGRAM, "--version"]).stdout
+    if not (found := re.search(r"version (\S+)", said)):
+        raise FastsyncError(f"{PROGRAM} --version names none: {last_lines(said)}")
+    return found[1]
 
 
 def quoted(path: Path) -> str:
@@ -51,7 +65,7 @@ def port_arguments(ports: Mapping[str, int]) -> list[str]:
 def qemu_machine(config: VmConfig, setting: Setting) -> Machine:
     """The machine for a kernel of x86."""
     tree = config.tree
-    argv = ["qemu-system-x86_64", "-name", "fastsync"]
+    argv = [PROGRAM, "-name", "fastsync"]
     argv += ["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none"]
     argv += ["-machine", "q35,accel=tcg", "-cpu", config.processor.cpu, "-smp", str(config.cpus)]
     argv += memory_arguments(config, [setting.image.path, modules_image(tree)])

@@ -30,6 +30,7 @@ from fastsync_lab.machine.processor import (
     processor_names,
     spelled,
 )
+from fastsync_lab.machine.qemu import qemu_version
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import Keeper, read_results, write_tables
@@ -167,7 +168,7 @@ class Asked:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "kernel_release": self.tree.release,
             "debian_version": self.tree.debian_version,
-            "qemu": shell.run(["qemu-system-x86_64", "--version"]).stdout.splitlines()[0],
+            "qemu": f"QEMU {qemu_version()}",
             "program_sha256": file_checksum(self.program),
             "mips": self.mips,
             "host": {

@@ -17,6 +17,7 @@ from fastsync_lab.machine.processor import (
     load_processor,
     models_cpu,
 )
+from fastsync_lab.machine.qemu import qemu_version
 from fastsync_lab.machine.trace import TRACE_SH
 from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
 from fastsync_lab.study.store import key_of, stem
@@ -24,6 +25,8 @@ from fastsync_lab.study.store import key_of, stem
 CELL_SH = Path(__file__).with_name("cell.sh")
 SECTION = "== fastsync section "
 WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
+TOOLS = "tools"  # of an environment: for a reader, in no key
+MAKERS = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs", "f2fs": "f2fs-tools"}
 DEFAULT_MAX_SECTORS = 0  # what the kernel takes for its default
 
 
@@ -114,7 +117,19 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
         "models_cpu": models_cpu(SPEEDS[job.mips]),
         "processor": setting.processor.record,
         "setup": study.setup,
+        TOOLS: tools_of(job, image),
     }
+
+
+def tools_of(job: Job, image: RootImage) -> list[str]:
+    """What runs the guests and makes their file systems, with versions, for a reader.
+
+    It is in no cell's key: root_sha256 covers what is in the image, and a newer QEMU on the host
+    alone is no reason to measure everything anew.
+    """
+    kinds = dict.fromkeys(cell.system.kind for cell in job.cells if cell.system.kind)
+    makers = [MAKERS[kind] for kind in kinds]
+    return [f"QEMU {qemu_version()}", *(f"{name} {image.version(name)}" for name in makers)]
 
 
 def seen_by(cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,7 +140,8 @@ def seen_by(cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:
         for name, digest in files.items()
         if "/" not in name or name.startswith(f"{cell.system.modules}/")
     }
-    return {**environment, "sha256": own}
+    seen = {name: value for name, value in environment.items() if name != TOOLS}
+    return {**seen, "sha256": own}
 
 
 def cell_record(job: Job, cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -239,7 +239,8 @@ def environments(results: Iterable[Result]) -> list[str]:
         of = result.environment
         other = f" ({result.processor})" if result.processor else ""
         place = (of["kernel_release"], of["debian_version"], of["models_cpu"] + other)
-        places.setdefault(place, {}).update(dict.fromkeys(of["versions"]))
+        said = (*of["versions"], *of.get("tools", ()))  # old results name none
+        places.setdefault(place, {}).update(dict.fromkeys(said))
     return [
         f"Linux {release} ({version}), virtual time, {cpu}; {', '.join(versions)}."
         if versions

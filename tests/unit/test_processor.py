@@ -197,7 +197,7 @@ def test_the_readme_has_the_processor_of_now_alone() -> None:
     assert gains.picture(made) is None
     new = with_ours((12, 24))
     text = in_markdown(gains.gain_parts([*made, new], studies()))
-    assert "12 → 24 (**2.00×**) |" in text and "→" not in text.split("12 → 24")[1]
+    assert "12.0 → 24.0 (**2.00×**) |" in text and "→" not in text.split("12.0 → 24.0")[1]
     assert OLD_LABEL not in text and "1000 MIPS" not in text
     picture = gains.picture([*made, new])
     assert picture and list(picture.groups) == ["sata-ssd"]

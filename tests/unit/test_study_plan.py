@@ -138,6 +138,17 @@ def test_result_files_are_named_by_kernel_so_that_none_takes_anothers_place() ->
 # --- what a figure depends on --------------------------------------------------------------------
 
 
+PACKAGES = {
+    "fio": "3.33-3",
+    "git": "1:2.39-1",
+    "dpkg": "1.21-1",
+    "e2fsprogs": "1.47.0-2",
+    "xfsprogs": "6.1.0-1",
+    "btrfs-progs": "6.2-1",
+    "f2fs-tools": "1.15.0-1",
+}
+
+
 def make_setting(
     folder: Path, *, release: str = "6.12.1", root: str = "a", **contents: str
 ) -> Setting:
@@ -148,7 +159,7 @@ def make_setting(
         path.write_text(contents.get(name.replace("-", "_").split(".")[0], name))
         return path
 
-    image = RootImage(folder, folder, root, {"fio": "3.33-3", "git": "1:2.39-1", "dpkg": "1.21-1"})
+    image = RootImage(folder, folder, root, PACKAGES)
     tree = KernelTree("6.12", f"{release}-amd64", f"{release}-1", folder, folder, folder, folder)
     pairs = {x: ModuleSet(x, file(f"{x}_jbd2"), file(f"{x}_ext4")) for x in ("stock", "fastsync")}
     programs = {p.name: file(p.name) for one in studies().values() for p in one.programs}
@@ -205,6 +216,22 @@ def test_a_key_depends_on_the_cell_s_own_modules(tmp_path: Path) -> None:
         assert key(tmp_path, **{name: "rebuilt"}) == key(tmp_path)
     for name in ("stock_jbd2", "stock_ext4"):
         assert key(tmp_path, modules="fastsync", **{name: "rebuilt"}) == ours
+
+
+def test_tools_are_named_with_their_versions_and_are_in_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(study("files"), "6.12", load_profile("ufs"), quick=False)
+    setting = make_setting(tmp_path)
+    monkeypatch.setattr("fastsync_lab.study.plan.qemu_version", lambda: "7.2.1")
+    before = describe(job, setting)
+    assert before["tools"] == [
+        *("QEMU 7.2.1", "e2fsprogs 1.47.0", "xfsprogs 6.1.0"),
+        *("btrfs-progs 6.2", "f2fs-tools 1.15.0"),
+    ]
+    monkeypatch.setattr("fastsync_lab.study.plan.qemu_version", lambda: "8.0")
+    keys = [cell_record(job, job.cells[0], one)["key"] for one in (before, describe(job, setting))]
+    assert keys[0] == keys[1]
 
 
 def test_a_key_depends_on_the_cell(tmp_path: Path) -> None:

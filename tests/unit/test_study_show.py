@@ -174,10 +174,10 @@ def test_a_study_that_asks_for_nothing_has_no_verdicts() -> None:
 
 def test_environments_are_named_once_with_all_that_ran() -> None:
     one = parse_result(overwrite(versions=["fio-3.33"]))
-    both = parse_result(overwrite(versions=["fio-3.33", "git-2.39"]))
+    both = parse_result(overwrite(versions=["fio-3.33", "git-2.39"], tools=["QEMU 7.2.1"]))
     assert show.environments([one, both, one]) == [
         "Linux 6.12.1+deb-amd64 (6.12.1-1), virtual time, 500 million instructions a second, one "
-        "core; fio-3.33, git-2.39."
+        "core; fio-3.33, git-2.39, QEMU 7.2.1."
     ]
     none = parse_result(overwrite(versions=[]))
     assert show.environments([none])[0].endswith("one core.")
