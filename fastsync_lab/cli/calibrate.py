@@ -39,6 +39,7 @@ def calibrate(
     processor: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="ROW",
             help=f"A row of processors.toml ({', '.join(processor_names())}), may be repeated; "
             "then nothing is kept (default: each, for the document).",
             autocompletion=starting(processor_names()),

@@ -175,6 +175,7 @@ def crash(
     mode: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="MODE",
             help="off, truncate, defer, eager, defer+eager, or stock (the kernel's own modules); "
             "may be repeated "
             "(default: defer; with `all`: those of the table).",
@@ -184,24 +185,32 @@ def crash(
     journal: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="KIND",
             help=f"A kind of file system: {', '.join(KINDS)}; may be repeated (default: ordered; "
             "with `all`: each, with the workloads of the table).",
             autocompletion=starting(KINDS),
         ),
     ] = None,
     states: Annotated[
-        int, typer.Option(help="How many crash states of each; boundaries are all taken.", min=1)
+        int,
+        typer.Option(
+            metavar="COUNT", help="How many crash states of each; boundaries are all taken.", min=1
+        ),
     ] = 200,
-    seed: Annotated[int, typer.Option(help="Another one: other operations, other states.")] = 1,
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Another one: other operations, other states.")
+    ] = 1,
     interval: Annotated[
-        int, typer.Option(help="mtime_update, in ms.", min=1, max=1000)
+        int, typer.Option(metavar="MS", help="mtime_update, in ms.", min=1, max=1000)
     ] = DEFAULT_INTERVAL_MS,
     state: Annotated[
-        str | None, typer.Option(help="Look at this state alone, of what was recorded last.")
+        str | None,
+        typer.Option(metavar="STATE", help="Look at this state alone, of what was recorded last."),
     ] = None,
     delays: Annotated[
         int,
         typer.Option(
+            metavar="SEED",
             help="Modules that delay what they do with what they have chosen, drawn by this seed; "
             "0: ours as they are.",
             min=0,
@@ -209,13 +218,16 @@ def crash(
     ] = 0,
     jobs: Annotated[
         int | None,
-        typer.Option(help="How many guests at a time (default: one a processor).", min=1),
+        typer.Option(
+            metavar="COUNT", help="How many guests at a time (default: one a processor).", min=1
+        ),
     ] = None,
     recover_in: Annotated[
         str,
         typer.Option(
+            metavar="MACHINE",
             help="Where states are recovered: uml (User-Mode Linux, of the same source) or qemu "
-            "(where they are recorded, ten times as slow)."
+            "(where they are recorded, ten times as slow).",
         ),
     ] = UML,
     kernel: KernelOption = "6.12",
@@ -268,6 +280,7 @@ def faults(
     mode: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="MODE",
             help="off, truncate, defer, eager or defer+eager; may be repeated (default: the "
             "first three).",
             autocompletion=starting(MODES),

@@ -28,6 +28,7 @@ def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
 KernelOption = Annotated[
     str,
     typer.Option(
+        metavar="SERIES",
         help=f"A series ({', '.join(load_series())}: newest cached, else newest served) "
         "or a version of one, like 6.12.N.",
         autocompletion=starting(load_series()),
@@ -37,8 +38,9 @@ StockOption = Annotated[bool, typer.Option("--stock", help="The unpatched pair o
 MipsOption = Annotated[
     int,
     typer.Option(
+        metavar="MIPS",
         help="Millions of instructions in a second of the guest's time: "
-        f"{', '.join(map(str, sorted(SPEEDS)))}."
+        f"{', '.join(map(str, sorted(SPEEDS)))}.",
     ),
 ]
 COMPLETE_DEVICE = starting(profile_names())

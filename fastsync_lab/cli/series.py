@@ -17,7 +17,9 @@ def series(
     kernel: KernelOption = "6.12",
     output: Annotated[
         Path | None,
-        typer.Option(help="A folder that is new or empty (default: build/SERIES-patches/)."),
+        typer.Option(
+            metavar="FOLDER", help="A folder that is new or empty (default: build/SERIES-patches/)."
+        ),
     ] = None,
     signoff: Annotated[
         bool,

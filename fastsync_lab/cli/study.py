@@ -50,15 +50,19 @@ def run(
     device: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="PROFILE",
             help="A device profile, may be repeated (default: the study's own).",
             autocompletion=COMPLETE_DEVICE,
         ),
     ] = None,
     mips: MipsOption = DEFAULT_MIPS,
     json: Annotated[
-        Path | None, typer.Option(help="Write all rows to this file, too: an object for each.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all rows to this file, too: an object for each."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the results into this PNG.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the results into this PNG.")
+    ] = None,
 ) -> None:
     """Run studies in the virtual machine, print tables, keep JSON under results/.
 

@@ -38,14 +38,16 @@ SHELL_STATUS = "Exit status: that of the shell; 1 when the guest fails, 2 for ba
 DeviceOption = Annotated[
     str | None,
     typer.Option(
+        metavar="PROFILE",
         help=f"Load a device profile ({', '.join(profile_names())}) as $FASTSYNC_DEV.",
         autocompletion=COMPLETE_DEVICE,
     ),
 ]
-CapacityOption = Annotated[int, typer.Option(help="Its capacity in MiB.", min=16)]
+CapacityOption = Annotated[int, typer.Option(metavar="MIB", help="Its capacity in MiB.", min=16)]
 DevicesOption = Annotated[
     int,
     typer.Option(
+        metavar="COUNT",
         help="How many of them; $FASTSYNC_DEVS has all.",
         min=DEVICES_RANGE[0],
         max=DEVICES_RANGE[1],
@@ -58,6 +60,7 @@ RealTimeOption = Annotated[
 DebugKernelOption = Annotated[
     str | None,
     typer.Option(
+        metavar="KIND",
         help=f"Boot the kernel that looks for bugs, one of {', '.join(DEBUG)}, in place of "
         "Debian's.",
         autocompletion=starting(DEBUG),
@@ -65,7 +68,9 @@ DebugKernelOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."),
+    typer.Option(
+        metavar="FOLDER", help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."
+    ),
 ]
 ShareOption = Annotated[
     list[str] | None,
@@ -75,17 +80,25 @@ ShareOption = Annotated[
         "to write; may be repeated.",
     ),
 ]
-MemoryOption = Annotated[int, typer.Option(help="The guest's memory in MiB.", min=256, max=65536)]
+MemoryOption = Annotated[
+    int, typer.Option(metavar="MIB", help="The guest's memory in MiB.", min=256, max=65536)
+]
 ProcessorsOption = Annotated[
-    int, typer.Option(help="How many it has; more than one take --real-time.", min=1, max=8)
+    int,
+    typer.Option(
+        metavar="COUNT", help="How many it has; more than one take --real-time.", min=1, max=8
+    ),
 ]
 ParameterOption = Annotated[
     list[str] | None,
-    typer.Option(help="A parameter for the kernel, like NAME=VALUE; may be repeated."),
+    typer.Option(
+        metavar="NAME[=VALUE]", help="A parameter for the kernel, like NAME=VALUE; may be repeated."
+    ),
 ]
 RootOption = Annotated[
     str,
     typer.Option(
+        metavar="IMAGE",
         help=f"The root image, one of {', '.join(image_names())}.",
         autocompletion=starting(image_names()),
     ),
@@ -93,6 +106,7 @@ RootOption = Annotated[
 LimitOption = Annotated[
     float,
     typer.Option(
+        metavar="SECONDS",
         help="End the guest when COMMAND has taken so many seconds of the host's processors "
         "(default: never).",
         min=1,

@@ -13,7 +13,9 @@ from fastsync_lab.xfstests.summary import print_results
 
 
 def xfstests(
-    tree: Annotated[Path, typer.Option(help="A checkout of xfstests; it is only read.")],
+    tree: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="A checkout of xfstests; it is only read.")
+    ],
     tests: Annotated[
         list[str] | None,
         typer.Argument(help="Tests (generic/001) and groups (quick, ext4/quick); default: quick."),
@@ -21,18 +23,25 @@ def xfstests(
     mode: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="MODE",
             help="off, truncate, defer, eager or defer+eager, beside stock; may be repeated "
-            "(default: truncate and defer)."
+            "(default: truncate and defer).",
         ),
     ] = None,
     kernel: KernelOption = "6.12",
     time_limit: Annotated[
         float,
-        typer.Option(help="Of a test, in seconds of the host's processor; then it hangs.", min=1),
+        typer.Option(
+            metavar="SECONDS",
+            help="Of a test, in seconds of the host's processor; then it hangs.",
+            min=1,
+        ),
     ] = LIMIT_S,
     jobs: Annotated[
         int | None,
-        typer.Option(help="How many guests at a time (default: one a processor).", min=1),
+        typer.Option(
+            metavar="COUNT", help="How many guests at a time (default: one a processor).", min=1
+        ),
     ] = None,
 ) -> None:
     """Run xfstests, the file systems' own test suite, and tell what only stock ext4 passes.
