@@ -11,7 +11,11 @@ PYTHON_CODE := fastsync_lab tests
 KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/host/kernels.toml)
 KERNEL_IN_FULL := 6.12
 KERNEL_IN_SHORT := 7.2
-PYTEST := $(PYTHON) -m pytest -n 2 --dist loadfile --durations 20
+# One more than processors, for a worker waits now and then: for the lock of a build, for a guest's end.
+WORKERS := $(shell expr $$(nproc) + 1)
+PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --durations 20
+
+builds_of = build-$(1) build-$(1)-stock
 
 # Data races take two processors.
 TESTS_WITH_KCSAN := tests/vm/test_stress.py tests/vm/test_multigrain.py
@@ -48,17 +52,22 @@ packages:
 	@touch $@
 
 build: setup ## the modules, ours and stock, for the newest 6.12.y or KERNEL
-	@./fastsync build --kernel $(or $(KERNEL),$(KERNEL_IN_FULL))
-	@./fastsync build --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) --stock
+	@$(MAKE) --no-print-directory $(call builds_of,$(or $(KERNEL),$(KERNEL_IN_FULL)))
+
+build-%-stock:
+	@./fastsync build --kernel $* --stock
+
+build-%:
+	@./fastsync build --kernel $*
 
 demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table and one plot
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
-test: lint-lab build ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
+test: setup ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
+	@$(MAKE) --no-print-directory -j lint-lab \
+		$(foreach kernel,$(or $(KERNEL),$(KERNEL_IN_FULL) $(KERNEL_IN_SHORT)),$(call builds_of,$(kernel)))
 	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) -m "$(or $(SELECT),not long)"
 ifndef KERNEL
-	@./fastsync build --kernel $(KERNEL_IN_SHORT)
-	@./fastsync build --kernel $(KERNEL_IN_SHORT) --stock
 	@$(PYTEST) --kernel $(KERNEL_IN_SHORT) -m short tests/vm
 endif
 
