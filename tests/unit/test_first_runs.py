@@ -50,7 +50,8 @@ def test_a_demo_has_its_own_cache_and_a_log(tmp_path: Path) -> None:
     makefile.write_text("demo:\n\t@echo cache: $$FASTSYNC_CACHE; echo well >&2\n")
     taken = timed_demo(tmp_path, tmp_path / "cache", tmp_path / "logs" / "1")
     assert taken is not None and 0 < taken < first_runs.LIMIT_S
-    assert (tmp_path / "logs" / "1").read_text() == f"cache: {tmp_path}/cache\nwell\n"
+    said = (tmp_path / "logs" / "1").read_text().splitlines()
+    assert f"cache: {tmp_path}/cache" in said and said[-1] == "well"
     makefile.write_text("demo:\n\t@false\n")
     assert timed_demo(tmp_path, tmp_path / "cache", tmp_path / "logs" / "2") is None
     assert "Error 1" in (tmp_path / "logs" / "2").read_text()
