@@ -289,7 +289,7 @@ def build_modules(
 
     `mended` is stock with upstream_patches(), in build/<series>-mended/.
     `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/. As
-    they differ in a line or two, all are compiled in build/<series>-fault/.
+    all of these differ in some lines, they are compiled where ours and stock are.
     What is built for a debug kernel has its name after the series.
     Nothing is done when nothing changed since the last time. Raises UsageError when there is no
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
@@ -304,7 +304,7 @@ def build_modules(
     elif fault:
         variant, patches = f"fault-{fault.stem}", [fault]
     target = products_dir(tree, variant)
-    workshop = products_dir(tree, "fault") if fault else target
+    workshop = products_dir(tree, "stock" if stock else "")
     modules = ModuleSet(variant or OURS, target / "jbd2.ko", target / "ext4.ko")
     inputs = list(patches)
     if not stock:
