@@ -51,19 +51,18 @@ packages:
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-build: setup ## the modules, ours and stock, for the newest 6.12.y or KERNEL
-	@$(MAKE) --no-print-directory $(call builds_of,$(or $(KERNEL),$(KERNEL_IN_FULL)))
+build: $(call builds_of,$(or $(KERNEL),$(KERNEL_IN_FULL))) ## the modules, ours and stock, for the newest 6.12.y or KERNEL
 
-build-%-stock:
+build-%-stock: setup
 	@./fastsync build --kernel $* --stock
 
-build-%:
+build-%: setup
 	@./fastsync build --kernel $*
 
 demo: setup ## a few minutes: fio and SQLite on stock and on fastsync, one table and one plot
 	@./fastsync run overwrite sqlite --quick --device sata-ssd --plot results/demo.png
 
-test: setup ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
+test: ## all tests on 6.12, and on 7.2 a short one; or all tests on KERNEL
 	@$(MAKE) --no-print-directory -j lint-lab \
 		$(foreach kernel,$(or $(KERNEL),$(KERNEL_IN_FULL) $(KERNEL_IN_SHORT)),$(call builds_of,$(kernel)))
 	@$(PYTEST) --kernel $(or $(KERNEL),$(KERNEL_IN_FULL)) -m "$(or $(SELECT),not long)"

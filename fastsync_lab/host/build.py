@@ -288,8 +288,8 @@ def build_modules(
     """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
 
     `mended` is stock with upstream_patches(), in build/<series>-mended/.
-    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/. As
-    all of these differ in some lines, they are compiled where ours and stock are.
+    `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/.
+    Either differs in some lines from stock or from ours, and is compiled where that is.
     What is built for a debug kernel has its name after the series.
     Nothing is done when nothing changed since the last time. Raises UsageError when there is no
     glue, FastsyncError when glue does not apply or the code does not compile; warnings in our own
