@@ -238,6 +238,38 @@ void ext4_eager_remount(struct super_block *sb)
 			 err);
 }
 
+/* How often the log was settled, and why. Returns the number of bytes printed. */
+static ssize_t ext4_eager_show_settling(struct ext4_eager_counts *counts,
+					char *buf, ssize_t at)
+{
+	static const char * const reasons[EXT4_EAGER_SETTLE_WHYS] = {
+		[EXT4_EAGER_AGED] = "aged",
+		[EXT4_EAGER_HALF_FULL] = "half_full",
+		[EXT4_EAGER_EMPTIED] = "emptied",
+		[EXT4_EAGER_SYNCED] = "synced",
+		[EXT4_EAGER_PAST_CACHE] = "past_cache",
+		[EXT4_EAGER_KEPT] = "kept",
+		[EXT4_EAGER_SYNC_FS] = "sync_fs",
+		[EXT4_EAGER_LOST] = "lost",
+	};
+	ssize_t len = 0;
+	s64 all = 0;
+	int i;
+
+	for (i = 0; i < EXT4_EAGER_SETTLE_WHYS; i++)
+		all += atomic64_read(&counts->settlings[i]);
+	len += sysfs_emit_at(buf, at, "settlings %lld\n", all);
+	for (i = 0; i < EXT4_EAGER_SETTLE_WHYS; i++)
+		len += sysfs_emit_at(buf, at + len, "settlings_%s %lld\n",
+				     reasons[i],
+				     atomic64_read(&counts->settlings[i]));
+	return len + sysfs_emit_at(buf, at + len,
+				   "settle_max_us %lld\nsettle_waits %lld\nsettle_waits_us %lld\n",
+				   atomic64_read(&counts->settle_max_us),
+				   atomic64_read(&counts->waits),
+				   atomic64_read(&counts->waits_us));
+}
+
 /* What has become of files' data. Returns the number of bytes printed. */
 static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 				    ssize_t at)
@@ -255,14 +287,13 @@ static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 	int i;
 
 	len = sysfs_emit_at(buf, at,
-			    "data_syncs %lld\ndata_blocks %lld\nblocks_ahead %lld\nunsettled_blocks %d\nrevokes %lld\nsettlings %lld\nsettle_max_us %lld\n",
+			    "data_syncs %lld\ndata_blocks %lld\nblocks_ahead %lld\nunsettled_blocks %d\nrevokes %lld\n",
 			    atomic64_read(&counts->syncs),
 			    atomic64_read(&counts->blocks),
 			    atomic64_read(&counts->ahead),
 			    atomic_read(&eager->nr_logged),
-			    atomic64_read(&counts->revokes),
-			    atomic64_read(&counts->settlings),
-			    atomic64_read(&counts->settle_max_us));
+			    atomic64_read(&counts->revokes));
+	len += ext4_eager_show_settling(counts, buf, at + len);
 	for (i = 0; i < EXT4_EAGER_IN_PLACE; i++)
 		len += sysfs_emit_at(buf, at + len, "in_place_%s %lld\n",
 				     reasons[i],
@@ -299,15 +330,20 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 		jbd2_burst_stats(sbi->s_journal, &stats);
 	if (!READ_ONCE(sbi->s_eager.pages))
 		len = sysfs_emit(buf, "in_force no: off\n");
+	else if (sbi->s_journal && is_journal_aborted(sbi->s_journal))
+		len = sysfs_emit(buf, "in_force no: the journal has aborted\n");
 	else if (sbi->s_journal && jbd2_burst_on(sbi->s_journal))
 		len = sysfs_emit(buf, "in_force yes\n");
 	else
 		len = sysfs_emit(buf, "in_force no: %s\n",
 				 obstacle ?: "switching failed");
 	len += sysfs_emit_at(buf, len,
-			     "bursts %llu\nburst_blocks %llu\nflushes_saved %llu\ncovered %llu\njoined %llu\ncut %llu\nbarriers %llu\n",
-			     stats.bursts, stats.blocks, stats.bursts,
-			     stats.covered, stats.joined, stats.cut, stats.barriers);
+			     "bursts %llu\nburst_blocks %llu\nburst_bytes %llu\nflushes_saved %llu\ncovered %llu\njoined %llu\njoin_waits_us %llu\ncut %llu\nbarriers %llu\n",
+			     stats.bursts, stats.blocks,
+			     stats.blocks << sb->s_blocksize_bits, stats.bursts,
+			     stats.covered, stats.joined,
+			     div_u64(stats.join_ns, NSEC_PER_USEC), stats.cut,
+			     stats.barriers);
 	for (i = 0; i < JBD2_BURST_REASONS; i++)
 		len += sysfs_emit_at(buf, len, "barriers_%s %llu\n", reasons[i],
 				     stats.by_reason[i]);

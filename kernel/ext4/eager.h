@@ -33,13 +33,28 @@ enum ext4_eager_in_place {
 	EXT4_EAGER_IN_PLACE,
 };
 
+/* Why the log is settled. */
+enum ext4_eager_settle_why {
+	EXT4_EAGER_AGED,	/* the oldest copy is so old */
+	EXT4_EAGER_HALF_FULL,	/* much of the log is held by data */
+	EXT4_EAGER_EMPTIED,	/* jbd2 needs room, or an empty log */
+	EXT4_EAGER_SYNCED,	/* fsync of a file that has copies, but is not logged */
+	EXT4_EAGER_PAST_CACHE,	/* a direct write, or something else that holds a file */
+	EXT4_EAGER_KEPT,	/* write-back has left many blocks dirty */
+	EXT4_EAGER_SYNC_FS,	/* sync, a freeze, or unmount */
+	EXT4_EAGER_LOST,	/* a block could not be written: the journal aborts */
+	EXT4_EAGER_SETTLE_WHYS,
+};
+
 /* Numbers for a person. */
 struct ext4_eager_counts {
 	atomic64_t	syncs;		/* whose data went into the log */
 	atomic64_t	blocks;		/* of data */
 	atomic64_t	in_place[EXT4_EAGER_IN_PLACE];
-	atomic64_t	settlings;
+	atomic64_t	settlings[EXT4_EAGER_SETTLE_WHYS];
 	atomic64_t	settle_max_us;
+	atomic64_t	waits;		/* for settling, ... */
+	atomic64_t	waits_us;	/* ... so long in all */
 	atomic64_t	revokes;
 	atomic64_t	ahead;		/* blocks allocated */
 };
@@ -57,6 +72,8 @@ struct ext4_eager_sb {
 	unsigned int	max_logged;
 	spinlock_t	copies_lock;	/* of these; who ends a tid looks without */
 	struct list_head copies[2];	/* by parity of their transaction's tid */
+	struct list_head spare;		/* copies to be used again */
+	unsigned int	nr_spare;
 
 	/* Settling (eager_settle.c). */
 	spinlock_t	lock;		/* of all up to lost */
@@ -67,6 +84,7 @@ struct ext4_eager_sb {
 	u64		settled;	/* and ended well */
 	u64		kept;		/* needed: write-back has left pages dirty; */
 	u64		clean;		/* they were written again after this one */
+	enum ext4_eager_settle_why why;	/* who was the first to ask for it */
 	bool		lost;		/* a block in the log is not in its place */
 	unsigned long	since;		/* jiffies of the first copy since number */
 	u64		since_number;	/* since_number - 1 began */

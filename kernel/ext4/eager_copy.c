@@ -23,7 +23,8 @@
  * - A copy is private: a buffer head and a page that nobody else can find. jbd2
  *   frees neither. It is marked as freed, so jbd2 neither checkpoints it nor
  *   writes it in place; that is settling's. The two references that it has keep
- *   release_buffer_page() off. It goes when its transaction has been finished.
+ *   release_buffer_page() off. It goes when its transaction has been finished, or is
+ *   kept to be used again: allocated anew it would be zeroed, and then overwritten.
  * - A block is logged twice in one transaction if it is synced twice meanwhile. The
  *   later copy has the later tag, and replay goes by tags.
  * - A block is remembered before its copy is queued, and forgotten when the tail has
@@ -46,6 +47,9 @@ struct ext4_eager_copy {
 	struct buffer_head	*bh;
 };
 
+/* So many are kept when their transaction has committed: the next one needs as many. */
+#define EXT4_EAGER_SPARE	16
+
 /**
  * ext4_eager_has_copy - does the log have a copy of a block?
  * @sb: the file system
@@ -65,23 +69,49 @@ static void ext4_eager_free_copy(struct ext4_eager_copy *copy)
 {
 	struct folio *folio = copy->bh->b_folio;
 
-	/* jbd2 has let go of it: nobody else knows of it. */
-	if (!WARN_ON_ONCE(buffer_jbd(copy->bh) ||
-			  atomic_read(&copy->bh->b_count) != 1)) {
-		copy->bh->b_folio = NULL;
-		put_bh(copy->bh);
-		free_buffer_head(copy->bh);
-		folio_put(folio);
-	}
+	copy->bh->b_folio = NULL;
+	put_bh(copy->bh);
+	free_buffer_head(copy->bh);
+	folio_put(folio);
 	kfree(copy);
+}
+
+/* As jbd2 is to find it. */
+static void ext4_eager_init_copy(struct ext4_eager_copy *copy)
+{
+	copy->bh->b_state = 0;
+	set_buffer_mapped(copy->bh);
+	set_buffer_uptodate(copy->bh);
+	/* There is nothing to be cancelled: see jbd2_journal_cancel_revoke(). */
+	set_buffer_revokevalid(copy->bh);
+}
+
+static struct ext4_eager_copy *ext4_eager_take_spare(struct ext4_eager_sb *eager)
+{
+	struct ext4_eager_copy *copy;
+
+	spin_lock(&eager->copies_lock);
+	copy = list_first_entry_or_null(&eager->spare, struct ext4_eager_copy,
+					list);
+	if (copy) {
+		list_del(&copy->list);
+		eager->nr_spare--;
+	}
+	spin_unlock(&eager->copies_lock);
+	return copy;
 }
 
 static struct ext4_eager_copy *ext4_eager_alloc_copy(struct super_block *sb)
 {
-	struct ext4_eager_copy *copy = kzalloc(sizeof(*copy), GFP_NOFS);
+	struct ext4_eager_copy *copy = ext4_eager_take_spare(ext4_eager_of(sb));
 	struct buffer_head *bh;
 	struct folio *folio;
 
+	if (copy) {
+		ext4_eager_init_copy(copy);
+		return copy;
+	}
+	copy = kzalloc(sizeof(*copy), GFP_NOFS);
 	if (!copy)
 		return NULL;
 	bh = alloc_buffer_head(GFP_NOFS);
@@ -92,11 +122,8 @@ static struct ext4_eager_copy *ext4_eager_alloc_copy(struct super_block *sb)
 	bh->b_size = sb->s_blocksize;
 	bh->b_bdev = sb->s_bdev;
 	folio_set_bh(bh, folio, 0);
-	set_buffer_mapped(bh);
-	set_buffer_uptodate(bh);
-	/* There is nothing to be cancelled: see jbd2_journal_cancel_revoke(). */
-	set_buffer_revokevalid(bh);
 	copy->bh = bh;
+	ext4_eager_init_copy(copy);
 	return copy;
 fail:
 	if (folio)
@@ -107,18 +134,54 @@ fail:
 	return NULL;
 }
 
+/* Is it to be used again? */
+static bool ext4_eager_keep_spare(struct ext4_eager_sb *eager,
+				  struct ext4_eager_copy *copy)
+{
+	bool keeps;
+
+	spin_lock(&eager->copies_lock);
+	keeps = eager->nr_spare < EXT4_EAGER_SPARE;
+	if (keeps) {
+		list_add(&copy->list, &eager->spare);
+		eager->nr_spare++;
+	}
+	spin_unlock(&eager->copies_lock);
+	return keeps;
+}
+
 /**
  * ext4_eager_free_copies - free what has not been queued, or has been committed
+ * @sb: the file system
  * @copies: a list, empty afterwards
  */
-void ext4_eager_free_copies(struct list_head *copies)
+void ext4_eager_free_copies(struct super_block *sb, struct list_head *copies)
 {
 	struct ext4_eager_copy *copy, *next;
 
 	list_for_each_entry_safe(copy, next, copies, list) {
 		list_del(&copy->list);
-		ext4_eager_free_copy(copy);
+		/* jbd2 has let go of it: nobody else knows of it. */
+		if (WARN_ON_ONCE(buffer_jbd(copy->bh) ||
+				 atomic_read(&copy->bh->b_count) != 1))
+			kfree(copy);
+		else if (!ext4_eager_keep_spare(ext4_eager_of(sb), copy))
+			ext4_eager_free_copy(copy);
 	}
+}
+
+/**
+ * ext4_eager_free_spare - the file system goes
+ * @eager: of it
+ */
+void ext4_eager_free_spare(struct ext4_eager_sb *eager)
+{
+	struct ext4_eager_copy *copy, *next;
+
+	list_for_each_entry_safe(copy, next, &eager->spare, list)
+		ext4_eager_free_copy(copy);
+	INIT_LIST_HEAD(&eager->spare);
+	eager->nr_spare = 0;
 }
 
 /**
@@ -162,7 +225,7 @@ void ext4_eager_committed(struct super_block *sb, tid_t tid)
 	spin_lock(&eager->copies_lock);
 	list_splice_init(&eager->copies[tid & 1], &copies);
 	spin_unlock(&eager->copies_lock);
-	ext4_eager_free_copies(&copies);
+	ext4_eager_free_copies(sb, &copies);
 }
 
 /**

@@ -98,7 +98,7 @@ bool ext4_eager_hold_shared(struct inode *inode)
 	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
 	ext4_eager_stop_logging(inode, false);
 	if (ext4_eager_may_have_copies(inode))
-		ext4_eager_settle(inode->i_sb);
+		ext4_eager_settle(inode->i_sb, EXT4_EAGER_PAST_CACHE);
 	return !held;
 }
 
@@ -158,7 +158,7 @@ int ext4_eager_hold_direct(struct inode *inode, bool nowait)
 		if (!ext4_eager_may_have_copies(inode))
 			return 0;
 		/* For who tries again. */
-		ext4_eager_settle_soon(inode->i_sb);
+		ext4_eager_settle_soon(inode->i_sb, EXT4_EAGER_PAST_CACHE);
 		return -EAGAIN;
 	}
 	ext4_eager_hold_shared(inode);
@@ -227,7 +227,7 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
 	if (wbc->sync_mode == WB_SYNC_NONE) {
 		atomic_inc(&eager->nr_kept);
 		if (unlikely(ext4_eager_keeps_often(eager)))
-			ext4_eager_settle_soon(inode->i_sb);
+			ext4_eager_settle_soon(inode->i_sb, EXT4_EAGER_KEPT);
 	}
 	return true;
 }
@@ -236,7 +236,7 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
 static void ext4_eager_note_lost(struct super_block *sb)
 {
 	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
-	ext4_eager_settle_soon(sb);
+	ext4_eager_settle_soon(sb, EXT4_EAGER_LOST);
 }
 
 /**

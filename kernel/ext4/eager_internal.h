@@ -65,17 +65,25 @@ static inline struct ext4_eager_sb *ext4_eager_of(struct super_block *sb)
 	return &EXT4_SB(sb)->s_eager;
 }
 
+static inline void ext4_eager_note_wait(struct ext4_eager_sb *eager, ktime_t since)
+{
+	atomic64_inc(&eager->counts.waits);
+	atomic64_add(ktime_us_delta(ktime_get(), since), &eager->counts.waits_us);
+}
+
 /*
  * Wait until a condition holds that settling brings about. It makes haste meanwhile.
  */
 #define ext4_eager_wait_event(sb, condition)				\
 do {									\
 	struct ext4_sb_info *__sbi = EXT4_SB(sb);			\
+	ktime_t __since = ktime_get();					\
 									\
 	atomic_inc(&__sbi->s_eager.waiting);				\
 	jbd2_burst_end_pause(__sbi->s_journal);				\
 	wait_event(__sbi->s_eager.wait, condition);			\
 	atomic_dec(&__sbi->s_eager.waiting);				\
+	ext4_eager_note_wait(&__sbi->s_eager, __since);			\
 } while (0)
 
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
@@ -106,7 +114,8 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from);
 bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
 int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,
 			    struct list_head *copies);
-void ext4_eager_free_copies(struct list_head *copies);
+void ext4_eager_free_copies(struct super_block *sb, struct list_head *copies);
+void ext4_eager_free_spare(struct ext4_eager_sb *eager);
 int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
 			  struct folio *folio, struct buffer_head *bh,
 			  struct list_head *copies);
@@ -126,7 +135,8 @@ void ext4_eager_list(struct inode *inode);
 int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range);
 
 /* eager_settle.c */
-int ext4_eager_settle(struct super_block *sb);
-void ext4_eager_settle_soon(struct super_block *sb);
+int ext4_eager_settle(struct super_block *sb, enum ext4_eager_settle_why why);
+void ext4_eager_settle_soon(struct super_block *sb,
+			    enum ext4_eager_settle_why why);
 
 #endif	/* _EXT4_EAGER_INTERNAL_H */

@@ -146,28 +146,50 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 
 /* --- a page --------------------------------------------------------------- */
 
+/* A page that is being logged. */
+struct ext4_eager_page {
+	struct inode		*inode;
+	struct folio		*folio;
+	size_t			from;	/* the byte of it with which the page begins */
+	handle_t		*handle;
+	struct list_head	copies;
+	loff_t			end;	/* behind the last byte that is allocated */
+	bool			mapped;	/* the inode's blocks may have changed */
+};
+
+/*
+ * Change the inode's blocks. What that does to the inode goes into the log at the end:
+ * see ext4_eager_updates_later().
+ */
+static int ext4_eager_map_blocks(struct ext4_eager_page *page,
+				 struct ext4_map_blocks *map, int flags)
+{
+	page->mapped = true;
+	map->m_len = 1;
+	return ext4_map_blocks(page->handle, page->inode, map,
+			       EXT4_EAGER_MAP_FLAGS | EXT4_GET_BLOCKS_CREATE |
+			       EXT4_GET_BLOCKS_METADATA_NOFAIL |
+			       EXT4_GET_BLOCKS_LOGGED | flags);
+}
+
 /* Make a block that was preallocated a written one. */
-static int ext4_eager_convert(handle_t *handle, struct inode *inode,
+static int ext4_eager_convert(struct ext4_eager_page *page,
 			      struct buffer_head *bh,
 			      struct ext4_map_blocks *map)
 {
+	struct inode *inode = page->inode;
 	int ret;
 
 	if (!(map->m_flags & EXT4_MAP_UNWRITTEN) ||
 	    map->m_pblk != bh->b_blocknr ||
 	    ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
 		return -EAGAIN;
-	map->m_len = 1;
-	ret = ext4_map_blocks(handle, inode, map,
-			      EXT4_EAGER_MAP_FLAGS | EXT4_GET_BLOCKS_CREATE |
-			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
-			      EXT4_GET_BLOCKS_LOGGED |
-			      EXT4_GET_BLOCKS_LOGS_UNWRIT);
+	ret = ext4_eager_map_blocks(page, map, EXT4_GET_BLOCKS_LOGS_UNWRIT);
 	if (ret < 0)
 		return ret;
 	if (unlikely(!(map->m_flags & EXT4_MAP_MAPPED) ||
 		     map->m_pblk != bh->b_blocknr)) {
-		ext4_eager_mark(handle, JBD2_BURST_ALLOCATED);
+		ext4_eager_mark(page->handle, JBD2_BURST_ALLOCATED);
 		EXT4_ERROR_INODE(inode, "block %u has moved", map->m_lblk);
 		return -EFSCORRUPTED;
 	}
@@ -179,17 +201,18 @@ static int ext4_eager_convert(handle_t *handle, struct inode *inode,
  * Allocate a block that was put off, as written. Or see that it is written: after
  * a write that has failed its buffer looks as if it were.
  */
-static int ext4_eager_map(handle_t *handle, struct inode *inode,
-			  struct buffer_head *bh, ext4_lblk_t lblk)
+static int ext4_eager_map(struct ext4_eager_page *page, struct buffer_head *bh,
+			  ext4_lblk_t lblk)
 {
 	struct ext4_map_blocks map = { .m_lblk = lblk, .m_len = 1 };
+	struct inode *inode = page->inode;
 	int ret;
 
 	ret = ext4_map_blocks(NULL, inode, &map, EXT4_EAGER_MAP_FLAGS);
 	if (ret < 0)
 		return ret;
 	if (buffer_unwritten(bh) && !(map.m_flags & EXT4_MAP_MAPPED))
-		return ext4_eager_convert(handle, inode, bh, &map);
+		return ext4_eager_convert(page, bh, &map);
 	if (!buffer_delay(bh)) {
 		if (!(map.m_flags & EXT4_MAP_MAPPED) ||
 		    map.m_pblk != bh->b_blocknr)
@@ -201,11 +224,7 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 	/* Preallocated since, or to be read past the page cache: eager_sync.c. */
 	if (ret || ext4_test_inode_state(inode, EXT4_STATE_EAGER_MAPPED))
 		return -EAGAIN;
-	map.m_len = 1;
-	ret = ext4_map_blocks(handle, inode, &map,
-			      EXT4_EAGER_MAP_FLAGS | EXT4_GET_BLOCKS_CREATE |
-			      EXT4_GET_BLOCKS_METADATA_NOFAIL |
-			      EXT4_GET_BLOCKS_LOGGED);
+	ret = ext4_eager_map_blocks(page, &map, 0);
 	if (ret < 0)
 		return ret;
 	/* Preallocated meanwhile: it is left as it is, and so are its neighbours. */
@@ -217,44 +236,42 @@ static int ext4_eager_map(handle_t *handle, struct inode *inode,
 }
 
 /* A block is allocated, and will not be logged: as on stock, then. */
-static int ext4_eager_order(handle_t *handle, struct inode *inode,
-			    ext4_lblk_t lblk)
+static int ext4_eager_order(struct ext4_eager_page *page, ext4_lblk_t lblk)
 {
-	ext4_eager_mark(handle, JBD2_BURST_ALLOCATED);
-	return ext4_jbd2_inode_add_write(handle, inode,
+	struct inode *inode = page->inode;
+
+	ext4_eager_mark(page->handle, JBD2_BURST_ALLOCATED);
+	return ext4_jbd2_inode_add_write(page->handle, inode,
 					 (loff_t)lblk << inode->i_blkbits,
 					 i_blocksize(inode));
 }
 
-/*
- * Log what has changed of a page of a locked folio, from byte @from of that on.
- * @end: behind the last byte of it.
- */
-static int ext4_eager_log_buffers(handle_t *handle, struct inode *inode,
-				  struct folio *folio, size_t from,
-				  struct list_head *copies, loff_t *end)
+/* Log what has changed of a page, its folio locked. */
+static int ext4_eager_log_buffers(struct ext4_eager_page *page)
 {
-	struct buffer_head *head = folio_buffers(folio), *bh = head;
-	loff_t size = i_size_read(inode), pos = folio_pos(folio);
+	struct buffer_head *head = folio_buffers(page->folio), *bh = head;
+	struct inode *inode = page->inode;
+	loff_t size = i_size_read(inode), pos = folio_pos(page->folio);
 	ext4_lblk_t lblk = pos >> inode->i_blkbits;
-	size_t to = from + PAGE_SIZE;
+	size_t to = page->from + PAGE_SIZE;
 	int err;
 
 	/* As write-back does: what is mapped may be stored to behind the end. */
-	if (pos + from < size && size < pos + to)
-		folio_zero_segment(folio, size - pos, to);
+	if (pos + page->from < size && size < pos + to)
+		folio_zero_segment(page->folio, size - pos, to);
 	for (; pos < size && bh_offset(bh) < to; pos += bh->b_size, lblk++) {
-		if (bh_offset(bh) >= from &&
+		if (bh_offset(bh) >= page->from &&
 		    ext4_eager_is_changed(inode->i_sb, bh)) {
-			err = ext4_eager_map(handle, inode, bh, lblk);
+			err = ext4_eager_map(page, bh, lblk);
 			if (err)
 				return err;
 			/* It is allocated: nobody else would raise i_disksize. */
-			*end = min(pos + (loff_t)bh->b_size, size);
-			err = ext4_eager_queue_copy(handle, inode, folio, bh,
-						    copies);
+			page->end = min(pos + (loff_t)bh->b_size, size);
+			err = ext4_eager_queue_copy(page->handle, inode,
+						    page->folio, bh,
+						    &page->copies);
 			if (err) {
-				ext4_eager_order(handle, inode, lblk);
+				ext4_eager_order(page, lblk);
 				return err;
 			}
 			atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.blocks);
@@ -280,19 +297,29 @@ static bool ext4_eager_clean_mappings(struct folio *folio)
 	return !folio_maybe_dma_pinned(folio);
 }
 
-/* As write-back does once it has allocated blocks. */
-static int ext4_eager_grow(handle_t *handle, struct inode *inode, loff_t end)
+/* As write-back does once it has allocated blocks. True: the file grows. */
+static bool ext4_eager_grow(struct inode *inode, loff_t end)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
 
 	if (end <= READ_ONCE(ei->i_disksize))
-		return 0;
+		return false;
 	down_write(&ei->i_data_sem);
 	end = min(end, i_size_read(inode));
 	if (end > ei->i_disksize)
 		ei->i_disksize = end;
 	up_write(&ei->i_data_sem);
-	return ext4_mark_inode_dirty(handle, inode);
+	return true;
+}
+
+/* Log the inode, once for all that the page has changed of it. */
+static int ext4_eager_update_inode(struct ext4_eager_page *page)
+{
+	bool grows = ext4_eager_grow(page->inode, page->end);
+
+	if (!grows && !page->mapped)
+		return 0;
+	return ext4_mark_inode_dirty(page->handle, page->inode);
 }
 
 static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)
@@ -307,14 +334,17 @@ static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)
 static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 			       size_t from)
 {
-	struct address_space *mapping = inode->i_mapping;
+	struct ext4_eager_page page = {
+		.inode = inode,
+		.folio = folio,
+		.from = from,
+		.copies = LIST_HEAD_INIT(page.copies),
+	};
 	unsigned int nr = PAGE_SIZE >> inode->i_blkbits;
-	LIST_HEAD(copies);
 	handle_t *handle;
-	loff_t end = 0;
 	int err, err2;
 
-	err = ext4_eager_alloc_copies(inode->i_sb, nr, &copies);
+	err = ext4_eager_alloc_copies(inode->i_sb, nr, &page.copies);
 	if (err)
 		goto out;
 	handle = ext4_journal_start(inode, EXT4_HT_LOG_DATA,
@@ -323,6 +353,7 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 		err = PTR_ERR(handle);
 		goto out;
 	}
+	page.handle = handle;
 	/* Switched off while updates were locked? Then nothing is to be logged. */
 	if (!jbd2_burst_on(handle->h_transaction->t_journal)) {
 		err = -EAGAIN;
@@ -332,26 +363,25 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 	folio_lock(folio);
 	if (folio_contain_hwpoisoned_page(folio)) {
 		err = -EAGAIN;
-	} else if (folio->mapping == mapping && folio_test_dirty(folio) &&
-		   folio_buffers(folio)) {
+	} else if (folio->mapping == inode->i_mapping &&
+		   folio_test_dirty(folio) && folio_buffers(folio)) {
 		err = -EAGAIN;
 		if (ext4_eager_clean_mappings(folio))
-			err = ext4_eager_log_buffers(handle, inode, folio, from,
-						     &copies, &end);
+			err = ext4_eager_log_buffers(&page);
 	}
 	folio_unlock(folio);
-	if (end) {
+	if (page.end) {
 		/* Now that it is queued: a settling that finds it writes that. */
 		ext4_eager_note_copied(inode, folio);
-		err2 = ext4_eager_grow(handle, inode, end);
-		err = err ?: err2;
 		ext4_update_inode_fsync_trans(handle, inode, 1);
 	}
+	err2 = ext4_eager_update_inode(&page);
+	err = err ?: err2;
 stop:
 	err2 = ext4_journal_stop(handle);
 	err = err ?: err2;
 out:
-	ext4_eager_free_copies(&copies);
+	ext4_eager_free_copies(inode->i_sb, &page.copies);
 	return err;
 }
 

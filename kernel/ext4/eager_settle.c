@@ -209,14 +209,20 @@ static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 /* Begin another one? If somebody waits for it, or copies are old enough. */
 static bool ext4_eager_begin(struct ext4_eager_sb *eager)
 {
+	enum ext4_eager_settle_why why = EXT4_EAGER_AGED;
 	bool begins;
 
 	spin_lock_irq(&eager->lock);
-	begins = eager->wanted > eager->begun ||
-		(eager->since_number > eager->begun &&
-		 time_after_eq(jiffies, eager->since + EXT4_EAGER_SETTLE_AFTER));
+	begins = eager->since_number > eager->begun &&
+		time_after_eq(jiffies, eager->since + EXT4_EAGER_SETTLE_AFTER);
+	if (eager->wanted > eager->begun) {
+		begins = true;
+		why = eager->why;
+	}
 	eager->begun += begins;
 	spin_unlock_irq(&eager->lock);
+	if (begins)
+		atomic64_inc(&eager->counts.settlings[why]);
 	return begins;
 }
 
@@ -234,7 +240,6 @@ static void ext4_eager_work(struct work_struct *work)
 		since = ktime_get();
 		ext4_eager_settle_once(sbi->s_sb, eager->begun);
 		us = ktime_us_delta(ktime_get(), since);
-		atomic64_inc(&eager->counts.settlings);
 		if (us > atomic64_read(&eager->counts.settle_max_us))
 			atomic64_set(&eager->counts.settle_max_us, us);
 		WRITE_ONCE(eager->done, eager->begun);
@@ -250,14 +255,18 @@ static void ext4_eager_work(struct work_struct *work)
 /* --- who asks for it ------------------------------------------------------ */
 
 /* Ask for a settling, the next to begin. Returns its number. */
-static u64 ext4_eager_ask(struct ext4_eager_sb *eager)
+static u64 ext4_eager_ask(struct ext4_eager_sb *eager,
+			  enum ext4_eager_settle_why why)
 {
 	unsigned long flags;
 	u64 number;
 
 	spin_lock_irqsave(&eager->lock, flags);
 	number = eager->begun + 1;
-	eager->wanted = max(eager->wanted, number);
+	if (eager->wanted < number) {
+		eager->wanted = number;
+		eager->why = why;
+	}
 	spin_unlock_irqrestore(&eager->lock, flags);
 	mod_delayed_work(eager->queue, &eager->work, 0);
 	return number;
@@ -266,27 +275,30 @@ static u64 ext4_eager_ask(struct ext4_eager_sb *eager)
 /**
  * ext4_eager_settle_soon - have the log settled, but do not wait
  * @sb: the file system
+ * @why: for the counters
  *
  * Context: any. If it is being settled, that will do.
  */
-void ext4_eager_settle_soon(struct super_block *sb)
+void ext4_eager_settle_soon(struct super_block *sb,
+			    enum ext4_eager_settle_why why)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 
 	if (READ_ONCE(eager->begun) == READ_ONCE(eager->done))
-		ext4_eager_ask(eager);
+		ext4_eager_ask(eager, why);
 }
 
 /**
  * ext4_eager_settle - have all settled that has been logged so far, and wait
  * @sb: the file system
+ * @why: for the counters
  *
  * Return: 0, or -EIO if the journal has aborted: the log may have copies then.
  */
-int ext4_eager_settle(struct super_block *sb)
+int ext4_eager_settle(struct super_block *sb, enum ext4_eager_settle_why why)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
-	u64 number = ext4_eager_ask(eager);
+	u64 number = ext4_eager_ask(eager, why);
 
 	ext4_eager_wait_event(sb, READ_ONCE(eager->done) >= number);
 	return is_journal_aborted(EXT4_SB(sb)->s_journal) ? -EIO : 0;
@@ -294,7 +306,7 @@ int ext4_eager_settle(struct super_block *sb)
 
 static int ext4_eager_settle_journal(journal_t *journal)
 {
-	return ext4_eager_settle(journal->j_private);
+	return ext4_eager_settle(journal->j_private, EXT4_EAGER_EMPTIED);
 }
 
 /**
@@ -317,7 +329,7 @@ int ext4_eager_sync_fs(struct super_block *sb)
 	if (likely(kept == READ_ONCE(eager->clean)))
 		return 0;
 	if (kept > READ_ONCE(eager->settled))
-		err = ext4_eager_settle(sb);
+		err = ext4_eager_settle(sb, EXT4_EAGER_SYNC_FS);
 	if (err)
 		return err;
 	sync_inodes_sb(sb);
@@ -340,6 +352,7 @@ void ext4_eager_init_sb(struct ext4_sb_info *sbi)
 	spin_lock_init(&eager->copies_lock);
 	INIT_LIST_HEAD(&eager->copies[0]);
 	INIT_LIST_HEAD(&eager->copies[1]);
+	INIT_LIST_HEAD(&eager->spare);
 	spin_lock_init(&eager->lock);
 	INIT_LIST_HEAD(&eager->inodes);
 	init_waitqueue_head(&eager->wait);
@@ -382,7 +395,7 @@ void ext4_eager_stop(struct super_block *sb)
 	if (!eager->queue)
 		return;
 	if (jbd2_burst_holds_tail(journal) && !is_journal_aborted(journal))
-		ext4_eager_settle(sb);
+		ext4_eager_settle(sb, EXT4_EAGER_SYNC_FS);
 	cancel_delayed_work_sync(&eager->work);
 }
 
@@ -402,6 +415,7 @@ void ext4_eager_destroy_sb(struct ext4_sb_info *sbi)
 	WARN_ON_ONCE(!list_empty(&eager->copies[0]) ||
 		     !list_empty(&eager->copies[1]) ||
 		     !list_empty(&eager->inodes));
+	ext4_eager_free_spare(eager);
 	xa_destroy(&eager->logged);
 	xa_destroy(&eager->gone);
 }

@@ -171,7 +171,7 @@ static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 
 	/* It takes a while, in which a small log fills up. */
 	if (held > total / 4 || nr > min(eager->max_logged / 2, total / 16))
-		ext4_eager_settle_soon(sb);
+		ext4_eager_settle_soon(sb, EXT4_EAGER_HALF_FULL);
 	return held > total / 2 ||
 		nr + blocks > eager->max_logged;
 }
@@ -352,7 +352,7 @@ int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end)
 
 	if (unlikely(ext4_eager_may_have_copies(inode) &&
 		     !READ_ONCE(EXT4_I(inode)->i_eager))) {
-		err = ext4_eager_settle(inode->i_sb);
+		err = ext4_eager_settle(inode->i_sb, EXT4_EAGER_SYNCED);
 		if (err)
 			return err;
 	}
@@ -364,7 +364,7 @@ int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end)
 	}
 	ret = ext4_mtime_write_and_wait(file, start, end);
 	if (unlikely(ext4_eager_may_be_undone(inode)))
-		err = ext4_eager_settle(inode->i_sb);
+		err = ext4_eager_settle(inode->i_sb, EXT4_EAGER_SYNCED);
 	return ret ?: err;
 }
 

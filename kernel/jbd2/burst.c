@@ -186,7 +186,6 @@ bool jbd2_burst_decide(journal_t *journal, tid_t tid)
 	bool covered;
 	int i;
 
-	WARN_ON_ONCE(burst->bio);
 	spin_lock(&burst->lock);
 	if (burst->marks[tid & 1].tid == tid)
 		mark = burst->marks[tid & 1];
@@ -357,11 +356,13 @@ int jbd2_burst_switch(journal_t *journal, bool on)
 		burst->compat = be32_to_cpu(sb->s_feature_compat);
 		burst->incompat = be32_to_cpu(sb->s_feature_incompat);
 		burst->driver = jbd2_burst_driver(journal);
+		jbd2_burst_alloc_buffers(journal);
 		WRITE_ONCE(burst->on, true);
 		jbd2_burst_show_log(journal);
 	} else {
 		jbd2_burst_show_empty(journal);
 		WRITE_ONCE(burst->on, false);
+		jbd2_burst_free_buffers(journal);
 	}
 	unlock_buffer(journal->j_sb_buffer);
 	/* Have jbd2 look anew at how large tags and revoke blocks are. */
@@ -404,6 +405,7 @@ void jbd2_burst_destroy(journal_t *journal)
 
 	if (jbd2_burst_on(journal))
 		jbd2_burst_set_driver(journal, burst->driver);
+	jbd2_burst_free_buffers(journal);
 }
 
 /**

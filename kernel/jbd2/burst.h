@@ -20,6 +20,9 @@ enum jbd2_burst_reason {
 	JBD2_BURST_REASONS,
 };
 
+/* A small burst has a descriptor and a record; a third is for what it revokes. */
+#define JBD2_BURST_BUFFERS	3
+
 /* A transaction that needs barriers. */
 struct jbd2_burst_mark {
 	tid_t		tid;
@@ -42,6 +45,13 @@ struct jbd2_burst_waiters {
 	unsigned int	nr;
 };
 
+/* Blocks of the log that lie one behind the other on the device (burst_block.c). */
+struct jbd2_burst_run {
+	unsigned long		block;		/* the first */
+	unsigned long		len;
+	unsigned long long	place;		/* of the first */
+};
+
 /* For whoever asks: is it of use, and if not, why? */
 struct jbd2_burst_stats {
 	u64	bursts;			/* each saves a flush */
@@ -50,6 +60,7 @@ struct jbd2_burst_stats {
 	u64	barriers;		/* commits that had them */
 	u64	by_reason[JBD2_BURST_REASONS];
 	u64	joined;			/* waiters that a burst has waited for */
+	u64	join_ns;		/* how long bursts have, in all */
 	u64	cut;			/* transactions, so as to be short; by lock */
 };
 
@@ -93,6 +104,9 @@ struct jbd2_burst {
 	/* The commit thread's. */
 	u64			failed;	/* flushes, when the commit began */
 	struct bio		*bio;	/* log blocks that wait for their neighbours */
+	bool			cached;	/* one of them may be the page cache's */
+	struct buffer_head	*buffers[JBD2_BURST_BUFFERS]; /* of the log's own blocks */
+	struct jbd2_burst_run	run;	/* where blocks of the log lie */
 	ktime_t			ended;	/* the last burst's flush */
 	unsigned int		futile;	/* waits, one behind the other, and ... */
 	unsigned int		pause;	/* ... how many chances are to pass now */
@@ -170,6 +184,14 @@ void jbd2_burst_show_log(journal_t *journal);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
 void jbd2_burst_add(journal_t *journal, struct buffer_head *bh);
 void jbd2_burst_send(journal_t *journal);
+void jbd2_burst_alloc_buffers(journal_t *journal);
+void jbd2_burst_free_buffers(journal_t *journal);
+struct buffer_head *jbd2_burst_get_buffer(journal_t *journal,
+					  unsigned long long place);
+int jbd2_burst_find_place(journal_t *journal, unsigned long block,
+			  unsigned long long *place);
+bool jbd2_burst_waits_for_record(journal_t *journal, transaction_t *transaction);
+bool jbd2_burst_add_record(journal_t *journal, struct buffer_head *bh);
 u32 jbd2_burst_crc(u32 sum, const void *data, size_t len);
 
 /*
@@ -273,6 +295,37 @@ static inline bool jbd2_burst_commits_async(journal_t *journal, tid_t tid)
 }
 
 /**
+ * jbd2_burst_bmap - where does a block of the log lie?
+ * @journal: the journal
+ * @block: of the log
+ * @place: of its device
+ *
+ * Return: what jbd2_journal_bmap() does.
+ */
+static inline int jbd2_burst_bmap(journal_t *journal, unsigned long block,
+				  unsigned long long *place)
+{
+	if (likely(!jbd2_burst_on(journal)))
+		return jbd2_journal_bmap(journal, block, place);
+	return jbd2_burst_find_place(journal, block, place);
+}
+
+/**
+ * jbd2_burst_getblk - the buffer of a block that the journal fills itself
+ * @journal: the journal
+ * @place: of its device
+ *
+ * Return: what __getblk() does. Its contents may be any.
+ */
+static inline struct buffer_head *jbd2_burst_getblk(journal_t *journal,
+						    unsigned long long place)
+{
+	if (likely(!jbd2_burst_on(journal)))
+		return __getblk(journal->j_dev, place, journal->j_blocksize);
+	return jbd2_burst_get_buffer(journal, place);
+}
+
+/**
  * jbd2_burst_submit - have a block of the log written
  * @journal: the journal
  * @bh: the block's buffer, locked and clean; its completion is not used
@@ -292,13 +345,40 @@ static inline bool jbd2_burst_submit(journal_t *journal, struct buffer_head *bh)
 /**
  * jbd2_burst_submit_rest - send what has waited for its neighbours
  * @journal: the journal
- *
- * Call it when all of a descriptor's blocks have been submitted.
  */
 static inline void jbd2_burst_submit_rest(journal_t *journal)
 {
 	if (unlikely(jbd2_burst_of(journal)->bio))
 		jbd2_burst_send(journal);
+}
+
+/**
+ * jbd2_burst_end_descriptor - all of a descriptor's blocks have been submitted
+ * @journal: the journal
+ * @transaction: whose they are
+ *
+ * Those of the last one may wait for the record.
+ */
+static inline void jbd2_burst_end_descriptor(journal_t *journal,
+					     transaction_t *transaction)
+{
+	if (unlikely(jbd2_burst_of(journal)->bio) &&
+	    !jbd2_burst_waits_for_record(journal, transaction))
+		jbd2_burst_send(journal);
+}
+
+/**
+ * jbd2_burst_submit_record - have the record of an asynchronous commit written
+ * @journal: the journal
+ * @bh: its buffer, locked and clean; its completion is not used
+ *
+ * Return: false if nothing waits for it: the caller is to send it.
+ */
+static inline bool jbd2_burst_submit_record(journal_t *journal,
+					    struct buffer_head *bh)
+{
+	return unlikely(jbd2_burst_of(journal)->bio) &&
+	       jbd2_burst_add_record(journal, bh);
 }
 
 #endif	/* _JBD2_BURST_H */

@@ -160,6 +160,7 @@ void jbd2_burst_gather(journal_t *journal)
 	ktime_t until = ktime_add_ns(burst->ended,
 				     jbd2_patience_ns(burst->flush_ns));
 	unsigned int before, after;
+	ktime_t since;
 
 	before = jbd2_burst_waiters(burst, tid);
 	if (!before && jbd2_burst_is_cut(burst, tid))
@@ -173,7 +174,9 @@ void jbd2_burst_gather(journal_t *journal)
 		burst->pause--;
 		goto out;
 	}
+	since = ktime_get();
 	after = jbd2_burst_wait(burst, tid, before, until);
+	burst->stats.join_ns += ktime_to_ns(ktime_sub(ktime_get(), since));
 	jbd2_burst_note_wait(burst, after - before);
 	trace_jbd2_burst_gather(journal, tid, burst->expected, before, after);
 out:

@@ -10,9 +10,10 @@
  * sum does, and where a flush costs little it is what a commit waits for. The blocks
  * lie one behind the other, so here those of a descriptor share a few bios:
  *
- *   [descriptor, blocks] [blocks]... [record]	up to 32 blocks each
+ *   [descriptor, blocks] [blocks]... [blocks, record]	up to 32 blocks each
  *
- * The plug merges these, so a device sees large requests, as before.
+ * The plug merges these, so a device sees large requests, as before. A small burst is
+ * one bio.
  *
  * Invariants and why they hold
  * ----------------------------
@@ -20,12 +21,15 @@
  * - The commit thread does not sleep while it has blocks that are not sent, but to be
  *   rescheduled. A plug is sent off when its task sleeps, a bio that is being
  *   filled is not. Its buffers are locked, and who holds the folio of a descriptor
- *   may wait for that lock: to migrate it, to read the device. The commit thread takes
- *   folios' locks, and allocates memory, when it gets another block of the log. So
- *   all buffers of a descriptor are there before the first is locked, and all are
- *   sent before the next descriptor, or the record, is asked for. It locks them in the
- *   order in which who reads the device does. A new bio is allocated when the last
- *   has been sent.
+ *   may wait for that lock, if it is the page cache's: to migrate it, to read the
+ *   device. The commit thread takes folios' locks, and allocates memory, when it gets
+ *   another such block. So all buffers of a descriptor are there before the first is
+ *   locked, and all are sent before another is asked for that is the page cache's. It
+ *   locks them in the order in which who reads the device does. A new bio is allocated
+ *   when the last has been sent.
+ * - The record joins a bio if the commit thread does not sleep until then, and nobody
+ *   can wait for a buffer in it: its descriptor, if it has one, is the journal's own
+ *   (burst_block.c). The buffers of blocks of metadata are those of the commit.
  * - A block's buffer is locked until its bio has ended, and is told whether that
  *   ended well: what jbd2's own completion does.
  *
@@ -119,6 +123,28 @@ void jbd2_burst_add(journal_t *journal, struct buffer_head *bh)
 	WARN_ON_ONCE(!jbd2_burst_add_block(burst->bio, bh));
 }
 
+/*
+ * jbd2_burst_end_descriptor(), if anything has waited. Between the last descriptor and
+ * the record the commit thread sleeps for ordered data, and for a flush of the file
+ * system's device if the journal has another.
+ */
+bool jbd2_burst_waits_for_record(journal_t *journal, transaction_t *transaction)
+{
+	return !transaction->t_buffers &&
+		list_empty(&transaction->t_inode_list) &&
+		journal->j_dev == journal->j_fs_dev &&
+		!jbd2_burst_of(journal)->cached;
+}
+
+/* jbd2_burst_submit_record(), if anything has waited. */
+bool jbd2_burst_add_record(journal_t *journal, struct buffer_head *bh)
+{
+	bool added = jbd2_burst_add_block(jbd2_burst_of(journal)->bio, bh);
+
+	jbd2_burst_send(journal);
+	return added;
+}
+
 /* jbd2_burst_submit_rest(), if anything has waited. */
 void jbd2_burst_send(journal_t *journal)
 {
@@ -126,4 +152,5 @@ void jbd2_burst_send(journal_t *journal)
 
 	submit_bio(burst->bio);
 	burst->bio = NULL;
+	burst->cached = false;
 }
