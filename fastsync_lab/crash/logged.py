@@ -154,6 +154,25 @@ def scatter(rng: random.Random) -> Script:
     return script
 
 
+def holes(rng: random.Random) -> Script:
+    """A few blocks by each sync in holes of files that do not grow."""
+    script = start({"f": 2, "g": 2})
+    for path in ("f", "g"):
+        script.do("truncate", path, 48 * BLOCK)
+        script.do("fsync", path)
+    for _ in range(30):
+        path = rng.choice(["f", "f", "g"])
+        for block in rng.sample(range(2, 48), rng.randint(1, 4)):
+            offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
+            script.do("write", path, block * BLOCK + offset, length)
+        if rng.random() < 0.1:
+            write_back(script, path)
+        script.do(rng.choice(["fsync", "fdatasync"]), path)
+        pause(script, rng)
+        settle(script, rng)
+    return script
+
+
 def churn(rng: random.Random) -> Script:
     """Many small syncs in little time: more than the log has room for, and cold data among them."""
     script = start({})
@@ -298,7 +317,7 @@ def mix(rng: random.Random) -> Script:
     return script
 
 
-FUNCTIONS = (append, ahead, scatter, churn, still, rewrite, mapped, mix)
+FUNCTIONS = (append, ahead, scatter, holes, churn, still, rewrite, mapped, mix)
 GENERATORS: Mapping[str, Callable[[random.Random], Script]] = {
     f"{PREFIX}{function.__name__}": function for function in FUNCTIONS
 }

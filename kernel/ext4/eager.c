@@ -232,6 +232,8 @@ void ext4_eager_remount(struct super_block *sb)
 		err = jbd2_burst_switch(journal, on);
 	}
 	jbd2_journal_unlock_updates(journal);
+	if (!on)
+		ext4_eager_free_spare(&sbi->s_eager);
 	if (err)
 		ext4_msg(sb, KERN_ERR,
 			 "the journal's features could not be changed: %d",
@@ -330,9 +332,8 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 		jbd2_burst_stats(sbi->s_journal, &stats);
 	if (!READ_ONCE(sbi->s_eager.pages))
 		len = sysfs_emit(buf, "in_force no: off\n");
-	else if (sbi->s_journal && is_journal_aborted(sbi->s_journal))
-		len = sysfs_emit(buf, "in_force no: the journal has aborted\n");
-	else if (sbi->s_journal && jbd2_burst_on(sbi->s_journal))
+	else if (sbi->s_journal && jbd2_burst_on(sbi->s_journal) &&
+		 !is_journal_aborted(sbi->s_journal))
 		len = sysfs_emit(buf, "in_force yes\n");
 	else
 		len = sysfs_emit(buf, "in_force no: %s\n",

@@ -149,6 +149,7 @@ void ext4_eager_close(struct inode *inode, struct file *file);
 
 /* eager_copy.c */
 void ext4_eager_committed(struct super_block *sb, tid_t tid);
+void ext4_eager_free_spare(struct ext4_eager_sb *eager);
 
 /* eager_sync.c */
 unsigned int ext4_eager_worth(struct super_block *sb);

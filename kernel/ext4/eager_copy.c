@@ -171,17 +171,20 @@ void ext4_eager_free_copies(struct super_block *sb, struct list_head *copies)
 }
 
 /**
- * ext4_eager_free_spare - the file system goes
+ * ext4_eager_free_spare - the option is switched off, or the file system goes
  * @eager: of it
  */
 void ext4_eager_free_spare(struct ext4_eager_sb *eager)
 {
 	struct ext4_eager_copy *copy, *next;
+	LIST_HEAD(spare);
 
-	list_for_each_entry_safe(copy, next, &eager->spare, list)
-		ext4_eager_free_copy(copy);
-	INIT_LIST_HEAD(&eager->spare);
+	spin_lock(&eager->copies_lock);
+	list_splice_init(&eager->spare, &spare);
 	eager->nr_spare = 0;
+	spin_unlock(&eager->copies_lock);
+	list_for_each_entry_safe(copy, next, &spare, list)
+		ext4_eager_free_copy(copy);
 }
 
 /**

@@ -115,7 +115,6 @@ bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
 int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,
 			    struct list_head *copies);
 void ext4_eager_free_copies(struct super_block *sb, struct list_head *copies);
-void ext4_eager_free_spare(struct ext4_eager_sb *eager);
 int ext4_eager_queue_copy(handle_t *handle, struct inode *inode,
 			  struct folio *folio, struct buffer_head *bh,
 			  struct list_head *copies);

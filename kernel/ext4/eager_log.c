@@ -312,14 +312,22 @@ static bool ext4_eager_grow(struct inode *inode, loff_t end)
 	return true;
 }
 
-/* Log the inode, once for all that the page has changed of it. */
+/*
+ * Log the inode, once for all that the page has changed of it. If that fails, what has been
+ * logged cannot be reached, and nothing else would log the inode: so nobody is to be told
+ * that it is durable.
+ */
 static int ext4_eager_update_inode(struct ext4_eager_page *page)
 {
 	bool grows = ext4_eager_grow(page->inode, page->end);
+	int err;
 
 	if (!grows && !page->mapped)
 		return 0;
-	return ext4_mark_inode_dirty(page->handle, page->inode);
+	err = ext4_mark_inode_dirty(page->handle, page->inode);
+	if (err)
+		jbd2_journal_abort(EXT4_SB(page->inode->i_sb)->s_journal, err);
+	return err;
 }
 
 static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)

@@ -207,22 +207,22 @@ static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 }
 
 /* Begin another one? If somebody waits for it, or copies are old enough. */
-static bool ext4_eager_begin(struct ext4_eager_sb *eager)
+static bool ext4_eager_begin(struct ext4_eager_sb *eager,
+			     enum ext4_eager_settle_why *why)
 {
-	enum ext4_eager_settle_why why = EXT4_EAGER_AGED;
 	bool begins;
+
+	*why = EXT4_EAGER_AGED;
 
 	spin_lock_irq(&eager->lock);
 	begins = eager->since_number > eager->begun &&
 		time_after_eq(jiffies, eager->since + EXT4_EAGER_SETTLE_AFTER);
 	if (eager->wanted > eager->begun) {
 		begins = true;
-		why = eager->why;
+		*why = eager->why;
 	}
 	eager->begun += begins;
 	spin_unlock_irq(&eager->lock);
-	if (begins)
-		atomic64_inc(&eager->counts.settlings[why]);
 	return begins;
 }
 
@@ -233,13 +233,15 @@ static void ext4_eager_work(struct work_struct *work)
 	struct ext4_sb_info *sbi =
 		container_of(eager, struct ext4_sb_info, s_eager);
 	unsigned int flags = memalloc_nofs_save();
+	enum ext4_eager_settle_why why;
 	ktime_t since;
 	s64 us;
 
-	while (ext4_eager_begin(eager)) {
+	while (ext4_eager_begin(eager, &why)) {
 		since = ktime_get();
 		ext4_eager_settle_once(sbi->s_sb, eager->begun);
 		us = ktime_us_delta(ktime_get(), since);
+		atomic64_inc(&eager->counts.settlings[why]);
 		if (us > atomic64_read(&eager->counts.settle_max_us))
 			atomic64_set(&eager->counts.settle_max_us, us);
 		WRITE_ONCE(eager->done, eager->begun);

@@ -153,6 +153,7 @@ void jbd2_burst_prepare(journal_t *journal)
 	u64 begun;
 
 	jbd2_burst_gather(journal);
+	jbd2_burst_of(journal)->cached = false;
 	jbd2_carrier_numbers(journal, &begun, &jbd2_burst_of(journal)->failed);
 }
 
@@ -356,7 +357,6 @@ int jbd2_burst_switch(journal_t *journal, bool on)
 		burst->compat = be32_to_cpu(sb->s_feature_compat);
 		burst->incompat = be32_to_cpu(sb->s_feature_incompat);
 		burst->driver = jbd2_burst_driver(journal);
-		jbd2_burst_alloc_buffers(journal);
 		WRITE_ONCE(burst->on, true);
 		jbd2_burst_show_log(journal);
 	} else {

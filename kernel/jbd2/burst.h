@@ -188,6 +188,7 @@ void jbd2_burst_alloc_buffers(journal_t *journal);
 void jbd2_burst_free_buffers(journal_t *journal);
 struct buffer_head *jbd2_burst_get_buffer(journal_t *journal,
 					  unsigned long long place);
+bool jbd2_burst_knows_place(journal_t *journal);
 int jbd2_burst_find_place(journal_t *journal, unsigned long block,
 			  unsigned long long *place);
 bool jbd2_burst_waits_for_record(journal_t *journal, transaction_t *transaction);

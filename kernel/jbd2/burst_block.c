@@ -16,7 +16,8 @@
  *   T6, at 104	descriptor in a, record in b	104 to 107 have, and join the run
  *   ...					and once round the log, all are known
  *
- * Who needs more buffers at a time has the others from the page cache, as on stock.
+ * Who needs more buffers at a time has the others from the page cache, as on stock. Of
+ * a log that is in pieces one is known at a time.
  *
  * Invariants and why they hold
  * ----------------------------
@@ -24,15 +25,16 @@
  * - A place stays what it is: the blocks of a journal do not move while it is in use.
  *   Each block of the run has been looked up.
  * - A buffer is free when the journal's own reference is the only one. The commit
- *   thread alone takes others, but for write_dirty_buffer(), whose completion drops
- *   its own; and it drops its last when the buffer's write has been waited for.
+ *   thread alone takes others, but for write_dirty_buffer(), whose completion may have
+ *   one and drops it; and it drops its last when the buffer's write has been waited for.
  * - Nobody finds such a buffer but the commit thread: its folio has no mapping. So the
  *   device's page cache may keep an older version of the block, as it may on stock of
  *   one that has since been used for metadata. Who reads the log does so at
- *   mount, and an unmount leaves nothing in the cache.
+ *   mount, and an unmount leaves nothing in the cache but what somebody has mapped.
  *
- * Context: the commit thread; jbd2_burst_switch(), with no transaction there; and
- * jbd2_burst_destroy(), without a commit thread.
+ * Context: the commit thread; jbd2_burst_attach(), before there are bursts;
+ * jbd2_burst_switch(), with no transaction there; and jbd2_burst_destroy(), without a
+ * commit thread.
  */
 
 #include <linux/buffer_head.h>
@@ -42,39 +44,70 @@
 
 /* --- places ---------------------------------------------------------------- */
 
+static bool jbd2_burst_in_run(const struct jbd2_burst_run *run,
+			      unsigned long block)
+{
+	return block - run->block < run->len;
+}
+
+/* Look a block up. It joins the run, or begins another. */
+static int jbd2_burst_look_up(journal_t *journal, unsigned long block)
+{
+	struct jbd2_burst_run *run = &jbd2_burst_of(journal)->run;
+	unsigned long long place;
+	int err;
+
+	err = jbd2_journal_bmap(journal, block, &place);
+	if (err)
+		return err;
+	if (block == run->block + run->len && place == run->place + run->len)
+		run->len++;
+	else
+		*run = (struct jbd2_burst_run) {
+			.block = block, .place = place, .len = 1,
+		};
+	return 0;
+}
+
 /* jbd2_burst_bmap(), where there are bursts. */
 int jbd2_burst_find_place(journal_t *journal, unsigned long block,
 			  unsigned long long *place)
 {
-	struct jbd2_burst_run *run = &jbd2_burst_of(journal)->run;
-	int err;
+	struct jbd2_burst *burst = jbd2_burst_of(journal);
+	struct jbd2_burst_run *run = &burst->run;
+	int err = 0;
 
-	if (block - run->block < run->len) {
-		*place = run->place + (block - run->block);
-		return 0;
-	}
-	err = jbd2_journal_bmap(journal, block, place);
+	if (!jbd2_burst_in_run(run, block))
+		err = jbd2_burst_look_up(journal, block);
 	if (err)
 		return err;
-	if (block == run->block + run->len && *place == run->place + run->len)
-		run->len++;
-	else
-		*run = (struct jbd2_burst_run) {
-			.block = block, .place = *place, .len = 1,
-		};
-	return 0;
+	*place = run->place + (block - run->block);
+	/* One ahead, for the record: it is not looked up while others wait for it. */
+	if (!burst->bio && !jbd2_burst_in_run(run, block + 1) &&
+	    block + 1 < journal->j_last)
+		err = jbd2_burst_look_up(journal, block + 1);
+	return err;
+}
+
+/**
+ * jbd2_burst_knows_place - is it known where the log's next block lies?
+ * @journal: the journal
+ */
+bool jbd2_burst_knows_place(journal_t *journal)
+{
+	return jbd2_burst_in_run(&jbd2_burst_of(journal)->run, journal->j_head);
 }
 
 /* --- buffers --------------------------------------------------------------- */
 
 static struct buffer_head *jbd2_burst_alloc_buffer(journal_t *journal)
 {
-	struct buffer_head *bh = alloc_buffer_head(GFP_NOFS);
+	struct buffer_head *bh = alloc_buffer_head(GFP_KERNEL);
 	struct folio *folio;
 
 	if (!bh)
 		return NULL;
-	folio = folio_alloc(GFP_NOFS, get_order(journal->j_blocksize));
+	folio = folio_alloc(GFP_KERNEL, get_order(journal->j_blocksize));
 	if (!folio) {
 		free_buffer_head(bh);
 		return NULL;
@@ -99,10 +132,10 @@ static void jbd2_burst_free_buffer(struct buffer_head *bh)
 }
 
 /**
- * jbd2_burst_alloc_buffers - bursts are switched on
- * @journal: the journal
+ * jbd2_burst_alloc_buffers - bursts are about to be switched on
+ * @journal: the journal, which may have buffers
  *
- * Where memory is short there are fewer, or none.
+ * If there is no memory it has fewer, or none.
  */
 void jbd2_burst_alloc_buffers(journal_t *journal)
 {
@@ -110,7 +143,8 @@ void jbd2_burst_alloc_buffers(journal_t *journal)
 	int i;
 
 	for (i = 0; i < JBD2_BURST_BUFFERS; i++)
-		burst->buffers[i] = jbd2_burst_alloc_buffer(journal);
+		if (!burst->buffers[i])
+			burst->buffers[i] = jbd2_burst_alloc_buffer(journal);
 }
 
 /**

@@ -362,7 +362,7 @@ void jbd2_burst_flush_begins(journal_t *journal)
 }
 
 /**
- * jbd2_burst_attach - who settles
+ * jbd2_burst_attach - who settles; bursts are about to be switched on
  * @journal: the journal, with no data in its log
  * @settle: settles all that has been logged before it is called, and waits;
  *	returns 0 or an error, after which the journal has been aborted
@@ -370,5 +370,6 @@ void jbd2_burst_flush_begins(journal_t *journal)
 void jbd2_burst_attach(journal_t *journal, int (*settle)(journal_t *journal))
 {
 	jbd2_burst_of(journal)->settle = settle;
+	jbd2_burst_alloc_buffers(journal);
 }
 EXPORT_SYMBOL(jbd2_burst_attach);

@@ -125,14 +125,15 @@ void jbd2_burst_add(journal_t *journal, struct buffer_head *bh)
 
 /*
  * jbd2_burst_end_descriptor(), if anything has waited. Between the last descriptor and
- * the record the commit thread sleeps for ordered data, and for a flush of the file
- * system's device if the journal has another.
+ * the record the commit thread sleeps for ordered data, for a flush of the file
+ * system's device if the journal has another, and to look up where the record goes.
  */
 bool jbd2_burst_waits_for_record(journal_t *journal, transaction_t *transaction)
 {
 	return !transaction->t_buffers &&
 		list_empty(&transaction->t_inode_list) &&
 		journal->j_dev == journal->j_fs_dev &&
+		jbd2_burst_knows_place(journal) &&
 		!jbd2_burst_of(journal)->cached;
 }
 

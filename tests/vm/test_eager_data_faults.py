@@ -28,7 +28,7 @@ PLANTED = {
     "eager-copy-missing": case("append"),
     "eager-direct-not-held": case("direct"),
     "eager-in-place-over-copies": case("scatter"),
-    "eager-inode-left-out": case("scatter"),
+    "eager-inode-left-out": case("holes"),
     "eager-mapping-not-protected": case("mapped"),
     "eager-newer-left-clean": case("rewrite"),
     "eager-no-floor": replace(case("churn"), seed=2),

@@ -266,6 +266,20 @@ def test_a_block_of_the_log_that_cannot_be_read(torn: GuestFs, has_record: bool)
     fs.vm.kernel_log()
 
 
+def test_an_inode_that_cannot_be_logged(fs: GuestFs) -> None:
+    """Its block is in the log, and nothing leads there: the sync fails, and so do all that follow."""
+    fs.mkfs()
+    fs.mount(f"{OPTIONS},mtime_update,mtime_mode=defer,errors=continue")
+    run(fs, "o $f create falloc:0,0,65536 fsync; settle; sync; echo 1 >/proc/sys/vm/drop_caches")
+    fs.vm.run(f"({FAIL_ONE.format('read')}; echo 1000 >fail_count)")
+    failed = fs.ops("open", "overwrite:4096,8192", "?fsync")[-1]["errno"]
+    fs.vm.run("echo 0 >/sys/module/flashdev/parameters/fail_from")
+    again = fs.ops("open", "?fsync")[-1]["errno"]
+    fs.umount()
+    assert "Aborting journal" in fs.vm.kernel_log()
+    assert (failed, again) == (errno.EIO, errno.EIO)
+
+
 def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
     """It drops the page of a block that is logged alone, and cannot read what is behind it."""
     two_leaves = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
