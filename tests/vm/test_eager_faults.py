@@ -47,6 +47,7 @@ FOUND_BY_A_TEST: dict[str, Callable[[GuestFs], None]] = {
     "eager-ahead-frees-others": preallocated_before,
     "eager-zeroed-left-unwritten": (test_eager_ahead.test_what_a_neighbour_has_zeroed_is_settled),
     "eager-ahead-pages-kept": test_eager_ahead.test_a_write_that_failed_halfway,
+    "eager-inode-failure-ignored": test_eager_log.test_an_inode_that_cannot_be_logged,
     "eager-truncate-failure-ignored": test_eager_log.test_a_truncate_that_fails_shows_nothing_old,
     "eager-write-failure-ignored": (test_eager_places.test_a_failed_write_in_place_keeps_the_log),
 }

@@ -267,7 +267,7 @@ def test_a_block_of_the_log_that_cannot_be_read(torn: GuestFs, has_record: bool)
 
 
 def test_an_inode_that_cannot_be_logged(fs: GuestFs) -> None:
-    """Its block is in the log, and nothing leads there: the sync fails, and so do all that follow."""
+    """Its block is in the log, and nothing leads there: this sync fails, and so do all others."""
     fs.mkfs()
     fs.mount(f"{OPTIONS},mtime_update,mtime_mode=defer,errors=continue")
     run(fs, "o $f create falloc:0,0,65536 fsync; settle; sync; echo 1 >/proc/sys/vm/drop_caches")
