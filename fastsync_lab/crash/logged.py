@@ -5,7 +5,7 @@ Copies settle after 5 s, or when there are 64 of them, the log being of 1024 blo
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fastsync_lab.crash.generated import Folder, random_step
 from fastsync_lab.crash.script import (
@@ -128,6 +128,13 @@ def ahead(rng: random.Random) -> Script:
     return script
 
 
+def write_some(script: Script, rng: random.Random, path: str, blocks: Iterable[int]) -> None:
+    """Write these blocks, or a part of each."""
+    for block in blocks:
+        offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
+        script.do("write", path, block * BLOCK + offset, length)
+
+
 def scatter(rng: random.Random) -> Script:
     """Blocks far apart that one sync makes durable; now and then more than are logged."""
     script = start({"f": 64, "g": 64})
@@ -143,9 +150,7 @@ def scatter(rng: random.Random) -> Script:
             path = f"n{number // 7 * 7}"
         large = rng.random() < 0.25
         blocks = rng.randint(9, 14) if large else rng.randint(2, 5)
-        for block in rng.sample(range(0, 40, 2), blocks):
-            offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
-            script.do("write", path, block * BLOCK + offset, length)
+        write_some(script, rng, path, rng.sample(range(0, 40, 2), blocks))
         if rng.random() < 0.2:
             write_back(script, path)
         script.do(rng.choice(["fsync", "fdatasync"]), path)
@@ -162,9 +167,7 @@ def holes(rng: random.Random) -> Script:
         script.do("fsync", path)
     for _ in range(30):
         path = rng.choice(["f", "f", "g"])
-        for block in rng.sample(range(2, 48), rng.randint(1, 4)):
-            offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
-            script.do("write", path, block * BLOCK + offset, length)
+        write_some(script, rng, path, rng.sample(range(2, 48), rng.randint(1, 4)))
         if rng.random() < 0.1:
             write_back(script, path)
         script.do(rng.choice(["fsync", "fdatasync"]), path)
