@@ -240,6 +240,20 @@ void ext4_eager_remount(struct super_block *sb)
 			 err);
 }
 
+/* Counters, one a reason. Returns the number of bytes printed. */
+static ssize_t ext4_eager_show_reasons(char *buf, ssize_t at, const char *what,
+				       const char * const *reasons,
+				       const atomic64_t *counts, int nr)
+{
+	ssize_t len = 0;
+	int i;
+
+	for (i = 0; i < nr; i++)
+		len += sysfs_emit_at(buf, at + len, "%s_%s %lld\n", what,
+				     reasons[i], atomic64_read(&counts[i]));
+	return len;
+}
+
 /* How often the log was settled, and why. Returns the number of bytes printed. */
 static ssize_t ext4_eager_show_settling(struct ext4_eager_counts *counts,
 					char *buf, ssize_t at)
@@ -254,17 +268,16 @@ static ssize_t ext4_eager_show_settling(struct ext4_eager_counts *counts,
 		[EXT4_EAGER_SYNC_FS] = "sync_fs",
 		[EXT4_EAGER_LOST] = "lost",
 	};
-	ssize_t len = 0;
+	ssize_t len;
 	s64 all = 0;
 	int i;
 
 	for (i = 0; i < EXT4_EAGER_SETTLE_WHYS; i++)
 		all += atomic64_read(&counts->settlings[i]);
-	len += sysfs_emit_at(buf, at, "settlings %lld\n", all);
-	for (i = 0; i < EXT4_EAGER_SETTLE_WHYS; i++)
-		len += sysfs_emit_at(buf, at + len, "settlings_%s %lld\n",
-				     reasons[i],
-				     atomic64_read(&counts->settlings[i]));
+	len = sysfs_emit_at(buf, at, "settlings %lld\n", all);
+	len += ext4_eager_show_reasons(buf, at + len, "settlings", reasons,
+				       counts->settlings,
+				       EXT4_EAGER_SETTLE_WHYS);
 	return len + sysfs_emit_at(buf, at + len,
 				   "settle_max_us %lld\nsettle_waits %lld\nsettle_waits_us %lld\n",
 				   atomic64_read(&counts->settle_max_us),
@@ -286,7 +299,6 @@ static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 	};
 	struct ext4_eager_counts *counts = &eager->counts;
 	ssize_t len;
-	int i;
 
 	len = sysfs_emit_at(buf, at,
 			    "data_syncs %lld\ndata_blocks %lld\nblocks_ahead %lld\nunsettled_blocks %d\nrevokes %lld\n",
@@ -296,11 +308,9 @@ static ssize_t ext4_eager_show_data(struct ext4_eager_sb *eager, char *buf,
 			    atomic_read(&eager->nr_logged),
 			    atomic64_read(&counts->revokes));
 	len += ext4_eager_show_settling(counts, buf, at + len);
-	for (i = 0; i < EXT4_EAGER_IN_PLACE; i++)
-		len += sysfs_emit_at(buf, at + len, "in_place_%s %lld\n",
-				     reasons[i],
-				     atomic64_read(&counts->in_place[i]));
-	return len;
+	return len + ext4_eager_show_reasons(buf, at + len, "in_place", reasons,
+					     counts->in_place,
+					     EXT4_EAGER_IN_PLACE);
 }
 
 /**

@@ -67,12 +67,7 @@ bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block)
 
 static void ext4_eager_free_copy(struct ext4_eager_copy *copy)
 {
-	struct folio *folio = copy->bh->b_folio;
-
-	copy->bh->b_folio = NULL;
-	put_bh(copy->bh);
-	free_buffer_head(copy->bh);
-	folio_put(folio);
+	jbd2_burst_free_buffer(copy->bh);
 	kfree(copy);
 }
 
@@ -104,34 +99,20 @@ static struct ext4_eager_copy *ext4_eager_take_spare(struct ext4_eager_sb *eager
 static struct ext4_eager_copy *ext4_eager_alloc_copy(struct super_block *sb)
 {
 	struct ext4_eager_copy *copy = ext4_eager_take_spare(ext4_eager_of(sb));
-	struct buffer_head *bh;
-	struct folio *folio;
 
-	if (copy) {
-		ext4_eager_init_copy(copy);
-		return copy;
+	if (!copy) {
+		copy = kzalloc(sizeof(*copy), GFP_NOFS);
+		if (!copy)
+			return NULL;
+		copy->bh = jbd2_burst_alloc_buffer(sb->s_bdev, sb->s_blocksize,
+						   GFP_NOFS);
+		if (!copy->bh) {
+			kfree(copy);
+			return NULL;
+		}
 	}
-	copy = kzalloc(sizeof(*copy), GFP_NOFS);
-	if (!copy)
-		return NULL;
-	bh = alloc_buffer_head(GFP_NOFS);
-	folio = folio_alloc(GFP_NOFS, 0);
-	if (!bh || !folio)
-		goto fail;
-	get_bh(bh);
-	bh->b_size = sb->s_blocksize;
-	bh->b_bdev = sb->s_bdev;
-	folio_set_bh(bh, folio, 0);
-	copy->bh = bh;
 	ext4_eager_init_copy(copy);
 	return copy;
-fail:
-	if (folio)
-		folio_put(folio);
-	if (bh)
-		free_buffer_head(bh);
-	kfree(copy);
-	return NULL;
 }
 
 /* Is it to be used again? */

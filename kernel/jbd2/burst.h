@@ -141,6 +141,9 @@ bool jbd2_burst_left(journal_t *journal);
 int jbd2_burst_switch(journal_t *journal, bool on);
 void jbd2_burst_stats(journal_t *journal, struct jbd2_burst_stats *stats);
 unsigned int jbd2_burst_worth(journal_t *journal);
+struct buffer_head *jbd2_burst_alloc_buffer(struct block_device *bdev,
+					    unsigned int size, gfp_t gfp);
+void jbd2_burst_free_buffer(struct buffer_head *bh);
 void jbd2_burst_not_worth(journal_t *journal);
 bool jbd2_burst_has_syncs(journal_t *journal);
 void jbd2_burst_add_sync(journal_t *journal, tid_t tid);

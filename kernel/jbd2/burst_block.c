@@ -100,36 +100,49 @@ bool jbd2_burst_knows_place(journal_t *journal)
 
 /* --- buffers --------------------------------------------------------------- */
 
-static struct buffer_head *jbd2_burst_alloc_buffer(journal_t *journal)
+/**
+ * jbd2_burst_alloc_buffer - a buffer that nobody else can find
+ * @bdev: the device that it is of; its place is the caller's to say, and so is its state
+ * @size: of a block
+ * @gfp: how to allocate it
+ *
+ * Return: with a folio of its own, and one reference; or NULL.
+ */
+struct buffer_head *jbd2_burst_alloc_buffer(struct block_device *bdev,
+					    unsigned int size, gfp_t gfp)
 {
-	struct buffer_head *bh = alloc_buffer_head(GFP_KERNEL);
+	struct buffer_head *bh = alloc_buffer_head(gfp);
 	struct folio *folio;
 
 	if (!bh)
 		return NULL;
-	folio = folio_alloc(GFP_KERNEL, get_order(journal->j_blocksize));
+	folio = folio_alloc(gfp, get_order(size));
 	if (!folio) {
 		free_buffer_head(bh);
 		return NULL;
 	}
-	bh->b_bdev = journal->j_dev;
-	bh->b_size = journal->j_blocksize;
+	bh->b_bdev = bdev;
+	bh->b_size = size;
 	folio_set_bh(bh, folio, 0);
 	get_bh(bh);
 	return bh;
 }
+EXPORT_SYMBOL(jbd2_burst_alloc_buffer);
 
-static void jbd2_burst_free_buffer(struct buffer_head *bh)
+/**
+ * jbd2_burst_free_buffer - free what jbd2_burst_alloc_buffer() has returned
+ * @bh: the buffer, of which nobody else has a reference
+ */
+void jbd2_burst_free_buffer(struct buffer_head *bh)
 {
 	struct folio *folio = bh->b_folio;
 
-	if (WARN_ON_ONCE(atomic_read(&bh->b_count) != 1))
-		return;
 	bh->b_folio = NULL;
 	put_bh(bh);
 	free_buffer_head(bh);
 	folio_put(folio);
 }
+EXPORT_SYMBOL(jbd2_burst_free_buffer);
 
 /**
  * jbd2_burst_alloc_buffers - bursts are about to be switched on
@@ -144,7 +157,10 @@ void jbd2_burst_alloc_buffers(journal_t *journal)
 
 	for (i = 0; i < JBD2_BURST_BUFFERS; i++)
 		if (!burst->buffers[i])
-			burst->buffers[i] = jbd2_burst_alloc_buffer(journal);
+			burst->buffers[i] =
+				jbd2_burst_alloc_buffer(journal->j_dev,
+							journal->j_blocksize,
+							GFP_KERNEL);
 }
 
 /**
@@ -154,11 +170,13 @@ void jbd2_burst_alloc_buffers(journal_t *journal)
 void jbd2_burst_free_buffers(journal_t *journal)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
+	struct buffer_head *bh;
 	int i;
 
 	for (i = 0; i < JBD2_BURST_BUFFERS; i++) {
-		if (burst->buffers[i])
-			jbd2_burst_free_buffer(burst->buffers[i]);
+		bh = burst->buffers[i];
+		if (bh && !WARN_ON_ONCE(atomic_read(&bh->b_count) != 1))
+			jbd2_burst_free_buffer(bh);
 		burst->buffers[i] = NULL;
 	}
 }

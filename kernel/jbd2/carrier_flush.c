@@ -140,6 +140,13 @@ bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
 	return ended;
 }
 
+/* What is the last flush that has ended well with all before it? */
+static void jbd2_carrier_advance(struct jbd2_carrier *carrier)
+{
+	if (carrier->well < jbd2_carrier_ended(carrier))
+		carrier->carried = carrier->well;
+}
+
 /* A flush has ended, and whoever waits for that is told. Context: any. */
 static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 				  struct jbd2_flush *flush, int err, bool aborts)
@@ -159,8 +166,7 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 		/* The device may have had one that began later before it. */
 		flush->number = carrier->begun;
 	}
-	if (carrier->well < jbd2_carrier_ended(carrier))
-		carrier->carried = carrier->well;
+	jbd2_carrier_advance(carrier);
 	spin_unlock_irqrestore(&carrier->lock, flags);
 	if (wq_has_sleeper(&carrier->wait))
 		wake_up_all(&carrier->wait);
@@ -266,8 +272,7 @@ static bool jbd2_carrier_skip_flush(struct jbd2_carrier *carrier)
 
 	spin_lock_irq(&carrier->lock);
 	carrier->well = ++carrier->begun;
-	if (carrier->well < jbd2_carrier_ended(carrier))
-		carrier->carried = carrier->well;
+	jbd2_carrier_advance(carrier);
 	broken = carrier->broken;
 	spin_unlock_irq(&carrier->lock);
 	if (wq_has_sleeper(&carrier->wait))
