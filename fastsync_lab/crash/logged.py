@@ -128,11 +128,18 @@ def ahead(rng: random.Random) -> Script:
     return script
 
 
-def write_some(script: Script, rng: random.Random, path: str, blocks: Iterable[int]) -> None:
-    """Write these blocks, or a part of each."""
+def write_and_sync(
+    script: Script, rng: random.Random, path: str, blocks: Iterable[int], *, written_back: float
+) -> None:
+    """Write these blocks, or a part of each, and sync them; so often write-back comes before."""
     for block in blocks:
         offset, length = rng.choice([(0, BLOCK), (0, BLOCK), (700, 1000)])
         script.do("write", path, block * BLOCK + offset, length)
+    if rng.random() < written_back:
+        write_back(script, path)
+    script.do(rng.choice(["fsync", "fdatasync"]), path)
+    pause(script, rng)
+    settle(script, rng)
 
 
 def scatter(rng: random.Random) -> Script:
@@ -150,12 +157,7 @@ def scatter(rng: random.Random) -> Script:
             path = f"n{number // 7 * 7}"
         large = rng.random() < 0.25
         blocks = rng.randint(9, 14) if large else rng.randint(2, 5)
-        write_some(script, rng, path, rng.sample(range(0, 40, 2), blocks))
-        if rng.random() < 0.2:
-            write_back(script, path)
-        script.do(rng.choice(["fsync", "fdatasync"]), path)
-        pause(script, rng)
-        settle(script, rng)
+        write_and_sync(script, rng, path, rng.sample(range(0, 40, 2), blocks), written_back=0.2)
     return script
 
 
@@ -167,12 +169,8 @@ def holes(rng: random.Random) -> Script:
         script.do("fsync", path)
     for _ in range(30):
         path = rng.choice(["f", "f", "g"])
-        write_some(script, rng, path, rng.sample(range(2, 48), rng.randint(1, 4)))
-        if rng.random() < 0.1:
-            write_back(script, path)
-        script.do(rng.choice(["fsync", "fdatasync"]), path)
-        pause(script, rng)
-        settle(script, rng)
+        blocks = rng.sample(range(2, 48), rng.randint(1, 4))
+        write_and_sync(script, rng, path, blocks, written_back=0.1)
     return script
 
 
