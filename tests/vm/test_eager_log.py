@@ -18,6 +18,8 @@ from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
     CRASH_IMAGE,
+    FAIL_ALL,
+    FAIL_NONE,
     FAIL_ONE,
     FILE,
     MNT,
@@ -271,9 +273,9 @@ def test_an_inode_that_cannot_be_logged(fs: GuestFs) -> None:
     fs.mkfs()
     fs.mount(f"{OPTIONS},mtime_update,mtime_mode=defer,errors=continue")
     run(fs, "o $f create falloc:0,0,65536 fsync; settle; sync; echo 1 >/proc/sys/vm/drop_caches")
-    fs.vm.run(f"({FAIL_ONE.format('read')}; echo 1000 >fail_count)")
+    fs.vm.run(f"({FAIL_ALL.format('read')})")
     failed = fs.ops("open", "overwrite:4096,8192", "?fsync")[-1]["errno"]
-    fs.vm.run("echo 0 >/sys/module/flashdev/parameters/fail_from")
+    fs.vm.run(FAIL_NONE)
     again = fs.ops("open", "?fsync")[-1]["errno"]
     fs.umount()
     assert "Aborting journal" in fs.vm.kernel_log()
@@ -292,9 +294,9 @@ def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
     fs.mount(options)
     script = f"""
     o $f open overwrite:4096,81920 fsync; s
-    ({FAIL_ONE.format("read")}; echo 1000 >fail_count)
+    ({FAIL_ALL.format("read")})
     truncate -s 4096 $f 2>/dev/null; echo stats truncated $?
-    echo 0 >/sys/module/flashdev/parameters/fail_from
+    {FAIL_NONE}
     sync; truncate -s 1M $f 2>/dev/null; echo 3 >/proc/sys/vm/drop_caches
     echo stats old $(dd if=$f bs=4k skip=20 count=1 status=none | tr -cd X | wc -c)
     """

@@ -11,7 +11,7 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs, prepare
 from tests.vm.eagerfs import OPTIONS, run
-from tests.vm.guestfs import CAPACITY_MIB, FAIL_ONE, MS, GuestFs
+from tests.vm.guestfs import CAPACITY_MIB, FAIL_ALL, FAIL_NONE, FAIL_ONE, MS, GuestFs
 from tests.vm.planted import FAULTS
 
 pytestmark = pytest.mark.usefixtures("bursts")
@@ -61,9 +61,9 @@ def test_a_hole_that_cannot_be_punched(
     script = f"""
     echo {not_held} >/sys/module/ext4/parameters/not_held
     o $f open overwrite:4096,81920 fsync; s
-    ({FAIL_ONE.format("read")}; echo 1000 >fail_count)
+    ({FAIL_ALL.format("read")})
     fallocate -p -o 4096 -l 3M $f 2>/dev/null; echo stats punched $?
-    echo 0 >/sys/module/flashdev/parameters/fail_from; echo 3 >/proc/sys/vm/drop_caches
+    {FAIL_NONE}; echo 3 >/proc/sys/vm/drop_caches
     echo stats old $(dd if=$f bs=4k skip=20 count=1 status=none | tr -cd X | wc -c)
     echo >/sys/module/ext4/parameters/not_held
     """
