@@ -65,6 +65,29 @@ bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block)
 		xa_load(&eager->logged, block);
 }
 
+/**
+ * ext4_eager_folio_has_copies - has the log copies of blocks of a folio, or may it have?
+ * @inode: the file
+ * @folio: of it
+ */
+bool ext4_eager_folio_has_copies(struct inode *inode, struct folio *folio)
+{
+	struct address_space *mapping = inode->i_mapping;
+	struct buffer_head *head, *bh;
+	bool has;
+
+	spin_lock(&mapping->i_private_lock);
+	head = folio_buffers(folio);
+	has = !head;
+	for (bh = head; !has && bh; ) {
+		has = buffer_mapped(bh) &&
+			ext4_eager_has_copy(inode->i_sb, bh->b_blocknr);
+		bh = bh->b_this_page == head ? NULL : bh->b_this_page;
+	}
+	spin_unlock(&mapping->i_private_lock);
+	return has;
+}
+
 static void ext4_eager_free_copy(struct ext4_eager_copy *copy)
 {
 	jbd2_burst_free_buffer(copy->bh);

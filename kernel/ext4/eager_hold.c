@@ -49,6 +49,8 @@
  * for nothing.
  */
 
+#include <linux/bio.h>
+#include <linux/blk-cgroup.h>
 #include <linux/pagemap.h>
 #include <linux/writeback.h>
 
@@ -230,6 +232,27 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
 			ext4_eager_settle_soon(inode->i_sb, EXT4_EAGER_KEPT);
 	}
 	return true;
+}
+
+/*
+ * ext4_eager_charge_folio(), where the log has copies. A settling waits for the writes of
+ * what has copies, and for it who has no room in the log: no limit of a cgroup may hold
+ * them up. A bio is charged as a whole.
+ */
+void ext4_eager_choose_charge(struct ext4_io_submit *io, struct inode *inode,
+			      struct folio *folio)
+{
+	bool logged = ext4_eager_folio_has_copies(inode, folio);
+
+	if (logged != io->io_logged)
+		ext4_io_submit(io);
+	io->io_logged = logged;
+}
+
+/* ext4_eager_charge_bio(), of what has copies. */
+void ext4_eager_charge_root(struct ext4_io_submit *io)
+{
+	bio_associate_blkg_from_css(io->io_bio, blkcg_root_css);
 }
 
 /* What the log has a copy of will never be in its place: recovery has to restore it. */

@@ -12,8 +12,10 @@ void ext4_eager_note_change(struct inode *inode, struct folio *folio, size_t fro
 			    size_t to);
 bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
 			      const struct writeback_control *wbc);
+void ext4_eager_choose_charge(struct ext4_io_submit *io, struct inode *inode,
+			      struct folio *folio);
+void ext4_eager_charge_root(struct ext4_io_submit *io);
 int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end);
-int ext4_eager_check_abort(struct inode *inode);
 
 /**
  * ext4_eager_may_have_copies - may the log have copies of a file's blocks?
@@ -112,6 +114,30 @@ static inline bool ext4_eager_keeps_dirty(struct inode *inode,
 }
 
 /**
+ * ext4_eager_charge_folio - the blocks of a folio are about to be sent to their places
+ * @io: what sends them
+ * @inode: the file
+ * @folio: the folio, locked
+ */
+static inline void ext4_eager_charge_folio(struct ext4_io_submit *io,
+					   struct inode *inode, struct folio *folio)
+{
+	if (unlikely(atomic_read(&EXT4_SB(inode->i_sb)->s_eager.nr_logged) ||
+		     io->io_logged))
+		ext4_eager_choose_charge(io, inode, folio);
+}
+
+/**
+ * ext4_eager_charge_bio - charge the bio of what has copies to the root cgroup
+ * @io: what sends it
+ */
+static inline void ext4_eager_charge_bio(struct ext4_io_submit *io)
+{
+	if (unlikely(io->io_logged))
+		ext4_eager_charge_root(io);
+}
+
+/**
  * ext4_eager_write_and_wait - have data of a file written, or logged
  * @file: any file
  * @start: the first byte that has to be durable in the end
@@ -144,8 +170,9 @@ static inline int ext4_eager_write_and_wait(struct file *file, loff_t start,
  */
 static inline int ext4_eager_end_sync(struct inode *inode)
 {
+	/* What was logged is nowhere else. */
 	return likely(!ext4_eager_in_force(inode->i_sb)) ?
-		0 : ext4_eager_check_abort(inode);
+		0 : ext4_mtime_check_abort(inode->i_sb);
 }
 
 #endif	/* _EXT4_EAGER_HOOKS_H */

@@ -112,6 +112,7 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from);
 
 /* eager_copy.c */
 bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
+bool ext4_eager_folio_has_copies(struct inode *inode, struct folio *folio);
 int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,
 			    struct list_head *copies);
 void ext4_eager_free_copies(struct super_block *sb, struct list_head *copies);
@@ -132,6 +133,7 @@ void ext4_eager_list(struct inode *inode);
 
 /* eager_pace.c */
 int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range);
+void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range range);
 
 /* eager_settle.c */
 int ext4_eager_settle(struct super_block *sb, enum ext4_eager_settle_why why);

@@ -339,6 +339,11 @@ static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)
 	spin_unlock(&ei->lock);
 }
 
+/*
+ * -EBUSY: it is on its way to its place. That may take long, with a limit of somebody's
+ * cgroup, and once the log had a copy all would have to wait for it, in a settling. Now
+ * only its own sync does.
+ */
 static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 			       size_t from)
 {
@@ -371,6 +376,8 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 	folio_lock(folio);
 	if (folio_contain_hwpoisoned_page(folio)) {
 		err = -EAGAIN;
+	} else if (folio_test_writeback(folio)) {
+		err = -EBUSY;
 	} else if (folio->mapping == inode->i_mapping &&
 		   folio_test_dirty(folio) && folio_buffers(folio)) {
 		err = -EAGAIN;
@@ -405,6 +412,8 @@ static bool ext4_eager_find_changed(struct inode *inode, struct folio *folio,
 	bool changed = false;
 
 	folio_lock(folio);
+	/* Of what is logged a settling waits for the write: see ext4_eager_log_page(). */
+	folio_wait_writeback(folio);
 	head = folio_buffers(folio);
 	bh = folio->mapping == inode->i_mapping ? head : NULL;
 	while (bh && !changed && folio_pos(folio) + bh_offset(bh) < size) {
@@ -434,7 +443,10 @@ static int ext4_eager_log_folio(struct inode *inode, struct folio *folio,
 			return -E2BIG;
 		(*left)--;
 		err = ext4_eager_log_page(inode, folio, from);
-		from += PAGE_SIZE;
+		if (err == -EBUSY)
+			err = 0;	/* write-back came first; once more */
+		else
+			from += PAGE_SIZE;
 	}
 	return err;
 }

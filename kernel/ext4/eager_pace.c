@@ -69,25 +69,6 @@ static bool ext4_eager_in_haste(journal_t *journal)
 		atomic_read(&eager->nr_logged) > eager->max_logged / 4 * 3;
 }
 
-/* Has the log copies of blocks of a folio, or may it have? */
-static bool ext4_eager_folio_has_copies(struct inode *inode, struct folio *folio)
-{
-	struct address_space *mapping = inode->i_mapping;
-	struct buffer_head *head, *bh;
-	bool has;
-
-	spin_lock(&mapping->i_private_lock);
-	head = folio_buffers(folio);
-	has = !head;
-	for (bh = head; !has && bh; ) {
-		has = buffer_mapped(bh) &&
-			ext4_eager_has_copy(inode->i_sb, bh->b_blocknr);
-		bh = bh->b_this_page == head ? NULL : bh->b_this_page;
-	}
-	spin_unlock(&mapping->i_private_lock);
-	return has;
-}
-
 /*
  * The first pages of @batch, at most @limit, that have copies, with no dirty page between
  * them that has none. Returns how many.
@@ -190,4 +171,29 @@ int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range)
 		range.first = pages.last + 1;
 	}
 	return err;
+}
+
+/**
+ * ext4_eager_wait_for_range - wait for the writes of a range's blocks that have copies
+ * @inode: the file, which is not evicted meanwhile
+ * @range: pages
+ *
+ * Not for those of other blocks: somebody may write ahead of us for ever, or with a limit
+ * of his cgroup. Who asked for the writes learns of their errors.
+ */
+void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range range)
+{
+	struct folio_batch batch;
+	unsigned int i;
+
+	folio_batch_init(&batch);
+	while (!ext4_eager_is_empty(range) &&
+	       filemap_get_folios_tag(inode->i_mapping, &range.first, range.last,
+				      PAGECACHE_TAG_WRITEBACK, &batch)) {
+		for (i = 0; i < folio_batch_count(&batch); i++)
+			if (ext4_eager_folio_has_copies(inode, batch.folios[i]))
+				folio_wait_writeback(batch.folios[i]);
+		folio_batch_release(&batch);
+		cond_resched();
+	}
 }

@@ -39,6 +39,9 @@
  *   log still has it: the journal is aborted, the tail stays, and recovery
  *   restores the block.
  * - A settling that fails has aborted the journal. Who waits learns of that.
+ * - A settling ends, whatever somebody else writes, and with whichever limit. It waits
+ *   for the writes of folios with copies alone. These are charged to the root cgroup. And
+ *   no folio is logged that is on its way already (eager_log.c).
  *
  * Lock order
  * ----------
@@ -71,7 +74,7 @@ static int ext4_eager_write_places(struct ext4_eager_inode *ei)
 
 static int ext4_eager_wait_for_places(struct ext4_eager_inode *ei)
 {
-	ext4_eager_wait(ei->inode, ei->settling);
+	ext4_eager_wait_for_range(ei->inode, ei->settling);
 	return 0;
 }
 
@@ -157,13 +160,14 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 	spin_unlock_irq(&eager->lock);
 }
 
-/* The journal is of no use any more. */
+/* The journal is of no use any more. That somebody has shut it down is no error of it. */
 static void ext4_eager_give_up(struct super_block *sb, int err)
 {
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
 	if (!is_journal_aborted(journal))
-		jbd2_journal_abort(journal, err);
+		jbd2_journal_abort(journal,
+				   ext4_forced_shutdown(sb) ? -ESHUTDOWN : err);
 }
 
 /* Settling number @number has ended well. */

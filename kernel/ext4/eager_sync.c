@@ -117,11 +117,11 @@ static void ext4_eager_look(struct inode *inode, struct ext4_eager_range range,
 	}
 }
 
-/* Has write-back for a sync left anything behind that replay might undo? */
-static bool ext4_eager_may_be_undone(struct inode *inode)
+/* Has write-back for a sync of @range left anything behind that replay might undo? */
+static bool ext4_eager_may_be_undone(struct inode *inode,
+				     struct ext4_eager_range range)
 {
 	struct ext4_eager_inode *ei = READ_ONCE(EXT4_I(inode)->i_eager);
-	struct ext4_eager_range window;
 	struct ext4_eager_work work;
 
 	if (likely(!ext4_eager_may_have_copies(inode)))
@@ -131,9 +131,10 @@ static bool ext4_eager_may_be_undone(struct inode *inode)
 	/* Who logs has taken the window, and his transaction is to be known. */
 	mutex_lock(&ei->mutex);
 	spin_lock(&ei->lock);
-	window = ei->window;
+	range.first = max(range.first, ei->window.first);
+	range.last = min(range.last, ei->window.last);
 	spin_unlock(&ei->lock);
-	ext4_eager_look(inode, window, UINT_MAX, &work);
+	ext4_eager_look(inode, range, UINT_MAX, &work);
 	mutex_unlock(&ei->mutex);
 	return work.copied;
 }
@@ -347,6 +348,10 @@ static bool ext4_eager_log_data(struct inode *inode)
 /* ext4_eager_write_and_wait(), where data may be logged, or has been. */
 int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end)
 {
+	struct ext4_eager_range range = {
+		.first = start >> PAGE_SHIFT,
+		.last = end >> PAGE_SHIFT,
+	};
 	struct inode *inode = file->f_mapping->host;
 	int ret, err = 0;
 
@@ -363,18 +368,7 @@ int ext4_eager_log_or_write(struct file *file, loff_t start, loff_t end)
 		ext4_eager_count_in_place(inode, EXT4_EAGER_HELD);
 	}
 	ret = ext4_mtime_write_and_wait(file, start, end);
-	if (unlikely(ext4_eager_may_be_undone(inode)))
+	if (unlikely(ext4_eager_may_be_undone(inode, range)))
 		err = ext4_eager_settle(inode->i_sb, EXT4_EAGER_SYNCED);
 	return ret ?: err;
-}
-
-/*
- * ext4_eager_end_sync(), with the option in force. jbd2 takes a transaction that was
- * aborted for one that has ended, and what was logged is nowhere else.
- */
-int ext4_eager_check_abort(struct inode *inode)
-{
-	/* The flag is set before the tid counts as committed. */
-	smp_rmb();
-	return is_journal_aborted(EXT4_SB(inode->i_sb)->s_journal) ? -EIO : 0;
 }

@@ -195,6 +195,7 @@ int ext4_mtime_note_synced(struct inode *inode,
 			   const struct ext4_mtime_sync *sync, int err);
 int ext4_mtime_flush(struct super_block *sb);
 void ext4_mtime_count_flush(struct super_block *sb);
+int ext4_mtime_check_abort(struct super_block *sb);
 int ext4_mtime_flush_for(struct inode *inode, bool datasync,
 			 const struct ext4_mtime_sync *sync);
 

@@ -85,7 +85,7 @@ static inline void ext4_mtime_raise_ctime(struct inode *inode,
 }
 
 /* Is eager_sync in force, which older kernels do not have? */
-static inline bool ext4_mtime_tids_jump(struct super_block *sb)
+static inline bool ext4_mtime_has_bursts(struct super_block *sb)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 	return ext4_eager_in_force(sb);

@@ -238,7 +238,7 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 	sync->reason = datasync ? EXT4_MTIME_CHANGE : EXT4_MTIME_UNCHANGED;
 	sync->tid = datasync ? ei->i_datasync_tid : ei->i_sync_tid;
 	/* With eager_sync tids get old soon: it has them jump, and more come. */
-	if (policy || ext4_mtime_tids_jump(inode->i_sb))
+	if (policy || ext4_mtime_has_bursts(inode->i_sb))
 		sync->tid = ext4_mtime_recent(inode, sync->tid);
 	if (likely(!policy))
 		return;
@@ -289,10 +289,10 @@ int ext4_mtime_note_synced(struct inode *inode,
 
 /*
  * Flush the device, so that a commit may be carried. @aborts: the caller aborts
- * the journal if that fails.
+ * the journal if that fails. @relies: he is to learn of another's that fails.
  */
 static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
-				   bool aborts)
+				   bool aborts, bool relies)
 {
 	struct jbd2_carrier *carrier = ext4_mtime_carrier(sb);
 
@@ -300,7 +300,7 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
 		return ext4_mtime_group_flush(sb, aborts);
 	if (likely(!carrier))
 		return blkdev_issue_flush(sb->s_bdev);
-	return jbd2_carrier_flush_device(carrier, sb->s_bdev, aborts, policy);
+	return jbd2_carrier_flush_device(carrier, sb->s_bdev, aborts, relies);
 }
 
 /**
@@ -311,19 +311,22 @@ static int ext4_mtime_flush_device(struct super_block *sb, unsigned int policy,
  */
 void ext4_mtime_count_flush(struct super_block *sb)
 {
-	ext4_mtime_flush_device(sb, 0, false);
+	ext4_mtime_flush_device(sb, 0, false, false);
 }
 
 /**
  * ext4_mtime_flush - flush the device, so that a commit may be carried
  * @sb: the file system
  *
- * Return: what blkdev_issue_flush() does; if the option is on, -EIO also if a
+ * Return: what blkdev_issue_flush() does; if an option is on, -EIO also if a
  * flush of another task's, which began earlier, has failed meanwhile.
  */
 int ext4_mtime_flush(struct super_block *sb)
 {
-	return ext4_mtime_flush_device(sb, ext4_mtime_policy(sb), false);
+	unsigned int policy = ext4_mtime_policy(sb);
+
+	return ext4_mtime_flush_device(sb, policy, false,
+				       policy || ext4_mtime_has_bursts(sb));
 }
 
 /**
@@ -337,7 +340,7 @@ int ext4_mtime_flush(struct super_block *sb)
  * of a commit, and the journal aborts. So it does for the flush that has taken
  * its place, whether or not it has in this case: nobody's later fsync returns 0.
  *
- * Return: what blkdev_issue_flush() does; if the option is on, -EIO also if
+ * Return: what blkdev_issue_flush() does; if an option is on, -EIO also if
  * another flush has failed meanwhile, or the journal has been aborted.
  */
 int ext4_mtime_flush_for(struct inode *inode, bool datasync,
@@ -348,10 +351,24 @@ int ext4_mtime_flush_for(struct inode *inode, bool datasync,
 	bool aborts = journal && !datasync && policy;
 	int err;
 
-	err = ext4_mtime_flush_device(inode->i_sb, policy, aborts);
+	err = ext4_mtime_flush_device(inode->i_sb, policy, aborts,
+				      policy || ext4_mtime_has_bursts(inode->i_sb));
 	if (unlikely(err) && aborts)
 		jbd2_journal_abort(journal, err);
 	if (!err && policy && unlikely(ext4_mtime_journal_aborted(inode)))
 		err = -EIO;
 	return err;
+}
+
+/**
+ * ext4_mtime_check_abort - may a sync succeed that has waited for nothing?
+ * @sb: the file system
+ *
+ * Return: 0; or -EIO if the journal has been aborted, and an option has been on.
+ */
+int ext4_mtime_check_abort(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	return journal ? jbd2_carrier_check_abort(journal) : 0;
 }

@@ -195,7 +195,7 @@ static bool jbd2_carrier_done(struct jbd2_carrier *carrier, u64 begun)
 	bool done;
 
 	spin_lock_irq(&carrier->lock);
-	done = carrier->carried > begun || !carrier->patient ||
+	done = jbd2_carrier_has_carried(carrier, begun) || !carrier->patient ||
 	       jbd2_carrier_has_lost(carrier, carrier->failed_before);
 	spin_unlock_irq(&carrier->lock);
 	return done;
@@ -226,7 +226,7 @@ static bool jbd2_carrier_outwait_others(struct jbd2_carrier *carrier, u64 begun)
 	u64 others;
 
 	spin_lock_irq(&carrier->lock);
-	flushed = carrier->carried > begun;
+	flushed = jbd2_carrier_has_carried(carrier, begun);
 	others = carrier->begun;
 	spin_unlock_irq(&carrier->lock);
 	if (flushed)
@@ -385,3 +385,22 @@ void jbd2_carrier_hurry(journal_t *journal, tid_t tid)
 	wake_up_all(&carrier->wait);
 	trace_jbd2_carrier_hurry(journal, carried, tid, _RET_IP_);
 }
+
+/**
+ * jbd2_carrier_check_abort - may one who waits for nothing count on what was committed?
+ * @journal: the journal
+ *
+ * jbd2 takes a transaction that was aborted for one that has ended, and finds nothing
+ * to commit then.
+ *
+ * Return: 0; or -EIO if the journal has been aborted, where flushes count.
+ */
+int jbd2_carrier_check_abort(journal_t *journal)
+{
+	if (likely(!READ_ONCE(jbd2_carrier_of(journal)->counts)))
+		return 0;
+	/* The flag is set before the tid counts as committed. */
+	smp_rmb();
+	return is_journal_aborted(journal) ? -EIO : 0;
+}
+EXPORT_SYMBOL(jbd2_carrier_check_abort);

@@ -68,6 +68,7 @@ int jbd2_carried(journal_t *journal, tid_t tid, ktime_t *start_time);
 int jbd2_carried_harden(journal_t *journal, tid_t tid, ktime_t *start_time);
 int jbd2_carrier_end_record(journal_t *journal, int err);
 void jbd2_carrier_hurry(journal_t *journal, tid_t tid);
+int jbd2_carrier_check_abort(journal_t *journal);
 int jbd2_carrier_flush_tail(journal_t *journal);
 
 /* For asynchronous commits, which have one flush; a burst's may be somebody's */

@@ -92,6 +92,19 @@ u64 jbd2_carrier_failed(struct jbd2_carrier *carrier)
 }
 EXPORT_SYMBOL(jbd2_carrier_failed);
 
+/*
+ * Has a flush that began after @begun made durable what had been written then? Or is
+ * there no volatile cache, in which case one that was skipped is as good: but not once
+ * the cache is on again, for what was written before may be in it.
+ */
+bool jbd2_carrier_has_carried(struct jbd2_carrier *carrier, u64 begun)
+{
+	lockdep_assert_held(&carrier->lock);
+	return carrier->carried > begun ||
+		(carrier->skipped > begun &&
+		 !bdev_write_cache(jbd2_journal_of(carrier)->j_dev));
+}
+
 /* jbd2_carrier_lost(), with the carrier's lock held. */
 bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier, u64 failed_before)
 {
@@ -140,13 +153,6 @@ bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
 	return ended;
 }
 
-/* What is the last flush that has ended well with all before it? */
-static void jbd2_carrier_advance(struct jbd2_carrier *carrier)
-{
-	if (carrier->well < jbd2_carrier_ended(carrier))
-		carrier->carried = carrier->well;
-}
-
 /* A flush has ended, and whoever waits for that is told. Context: any. */
 static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 				  struct jbd2_flush *flush, int err, bool aborts)
@@ -166,7 +172,8 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 		/* The device may have had one that began later before it. */
 		flush->number = carrier->begun;
 	}
-	jbd2_carrier_advance(carrier);
+	if (carrier->well < jbd2_carrier_ended(carrier))
+		carrier->carried = carrier->well;
 	spin_unlock_irqrestore(&carrier->lock, flags);
 	if (wq_has_sleeper(&carrier->wait))
 		wake_up_all(&carrier->wait);
@@ -271,8 +278,7 @@ static bool jbd2_carrier_skip_flush(struct jbd2_carrier *carrier)
 	bool broken;
 
 	spin_lock_irq(&carrier->lock);
-	carrier->well = ++carrier->begun;
-	jbd2_carrier_advance(carrier);
+	carrier->skipped = ++carrier->begun;
 	broken = carrier->broken;
 	spin_unlock_irq(&carrier->lock);
 	if (wq_has_sleeper(&carrier->wait))

@@ -21,7 +21,8 @@ struct jbd2_carrier {
 	struct list_head	under_way;	/* flushes, by number */
 	u64			begun;		/* the last number */
 	u64			well;		/* the latest that ended well, */
-	u64			carried;	/* and with all before it ended */
+	u64			carried;	/* and with all before it ended; */
+	u64			skipped;	/* or had no volatile cache to flush */
 	u64			failed;		/* how many have failed, */
 	u64			failed_before;	/* before tid's commit started */
 	bool			broken;		/* one that aborts the journal */
@@ -51,6 +52,7 @@ static inline journal_t *jbd2_journal_of(struct jbd2_carrier *carrier)
 }
 
 /* carrier_flush.c */
+bool jbd2_carrier_has_carried(struct jbd2_carrier *carrier, u64 begun);
 bool jbd2_carrier_has_lost(struct jbd2_carrier *carrier, u64 failed_before);
 bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number);
 bool jbd2_carrier_lost(struct jbd2_carrier *carrier, u64 failed_before);
