@@ -81,12 +81,15 @@
  *
  * Not that of a file whose flag says that ext4 is to log it: it does not with delayed
  * allocation, but would after a remount, and has other rules for such pages and blocks.
+ * Nor where khugepaged puts a file's pages together: they are dropped when it is opened for
+ * writing, those too that write-back has left dirty because the log has an older copy.
  */
 bool ext4_eager_logs(struct inode *inode)
 {
 	struct super_block *sb = inode->i_sb;
 
-	return IS_ENABLED(CONFIG_64BIT) && ext4_eager_in_force(sb) &&
+	return IS_ENABLED(CONFIG_64BIT) &&
+		!IS_ENABLED(CONFIG_READ_ONLY_THP_FOR_FS) && ext4_eager_in_force(sb) &&
 		S_ISREG(inode->i_mode) && test_opt(sb, DELALLOC) &&
 		inode->i_blkbits <= PAGE_SHIFT &&
 		EXT4_SB(sb)->s_cluster_ratio == 1 &&

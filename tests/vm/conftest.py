@@ -152,6 +152,14 @@ def other_fs(
 
 
 @pytest.fixture
+def external(fs: GuestFs) -> Iterator[str]:
+    """What mkfs has to be told to have the journal on a device of its own."""
+    fs.vm.run("modprobe brd rd_nr=1 rd_size=8192 && mkfs.ext4 -qF -b 4096 -O journal_dev /dev/ram0")
+    yield "-J device=/dev/ram0"
+    fs.vm.run(f"umount -q {MNT}; rmmod brd")
+
+
+@pytest.fixture
 def slow_flushes(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """A device whose flushes take long beside its writes, and beside the processor's part."""
     profile = replace(load_profile("uniform-100us"), flush_ns=20 * MS)

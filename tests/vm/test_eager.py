@@ -1,7 +1,6 @@
 """eager_sync: options, one burst and one flush, what has barriers."""
 
 import errno
-from collections.abc import Iterator
 
 import pytest
 
@@ -129,14 +128,6 @@ def test_without_a_journal_nothing_is_in_force(fs: GuestFs) -> None:
         assert stats(fs)["in_force"] == "no: no journal"
 
 
-@pytest.fixture
-def external(fs: GuestFs) -> Iterator[str]:
-    """What mkfs has to be told to have the journal on a device of its own."""
-    fs.vm.run("modprobe brd rd_nr=1 rd_size=8192 && mkfs.ext4 -qF -b 4096 -O journal_dev /dev/ram0")
-    yield "-J device=/dev/ram0"
-    fs.vm.run(f"umount -q {MNT}; rmmod brd")
-
-
 def test_external_journal_is_in_the_way(fs: GuestFs, external: str) -> None:
     fs.vm.kernel_log()
     with fs.mounted(OPTIONS, mkfs=external):
@@ -228,6 +219,21 @@ def test_without_a_volatile_cache_nothing_needs_barriers(fs: GuestFs) -> None:
     assert without["barriers"] == before["barriers"]
     assert int(without["covered"]) > int(before["covered"])
     assert int(after["barriers"]) > int(without["barriers"])
+
+
+def test_a_flush_that_was_skipped_covers_nothing_once_there_is_a_cache(fs: GuestFs) -> None:
+    """Data is in the cache; what was not sent without one has not made it durable."""
+    cache = f"/sys/block/{fs.device.removeprefix('/dev/')}/queue/write_cache"
+    with fs.mounted(OPTIONS):
+        fs.prepare("falloc:0,65536,65536", "fsync")
+        fs.vm.run(f"cp {MNT}/f {MNT}/other; sync; {fs.fsops_path} {MNT} freeze thaw")
+        before = barriers(fs)
+        fs.vm.run(
+            f"{fs.fsops_path} {MNT}/f open overwrite:4096,65536 writeback sleep:500 || exit\n"
+            f"echo write through >{cache}; {fs.fsops_path} {MNT}/other open write fdatasync\n"
+            f"echo write back >{cache}; {fs.fsops_path} {MNT}/f open chmod:601 fsync"
+        )
+        assert barriers(fs)["converted"] > before["converted"]
 
 
 @pytest.mark.parametrize(

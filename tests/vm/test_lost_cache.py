@@ -99,6 +99,25 @@ def test_a_flush_behind_a_failed_one_is_not_trusted(losing_slowly: GuestFs, mode
     assert second["errno"] != 0
 
 
+@pytest.mark.usefixtures("bursts")
+def test_with_eager_sync_alone_a_flush_behind_a_failed_one_is_not_trusted(
+    losing_slowly: GuestFs,
+) -> None:
+    """Two fdatasyncs of data in place. Whoever has sent the failed flush does not get to run."""
+    start(losing_slowly, eagerfs.OPTIONS)
+    eagerfs.run(losing_slowly, "settle")
+    fsops = losing_slowly.fsops_path
+    second, first = while_others_wait(
+        losing_slowly,
+        SENDERS,
+        f"{fsops} {OTHER} open write writeback waitfirst\n"
+        f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open write '?fdatasync' &\n"
+        f"sleep 0.005; chrt -f 2 {fsops} {OTHER} open '?fdatasync' &",
+    )
+    assert first["errno"] != 0
+    assert second["errno"] != 0
+
+
 # Who sends the flushes of the device's queue.
 SENDERS = "kworker/.*H|ksoftirqd/"
 

@@ -1,0 +1,131 @@
+"""A journal that has been aborted: no sync succeeds, and recovery finds what had been promised."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
+from tests.vm import eagerfs
+from tests.vm.conftest import has_bursts, other_fs
+from tests.vm.guestfs import (
+    CAPACITY_MIB,
+    CRASH,
+    CRASH_IMAGE,
+    FAIL_ONE,
+    FILE,
+    MNT,
+    MODES,
+    MS,
+    NO_PERIODIC_COMMIT,
+    GuestFs,
+    parse_events,
+    trace_requests,
+)
+
+POLICIES = {**MODES, "eager": eagerfs.OPTIONS}
+FAIL_A_FLUSH = FAIL_ONE.format("flush")
+OTHER, FOLDER = f"{MNT}/other", f"{MNT}/folder"
+FLUSHES_AT_UNMOUNT = 6  # or fewer
+UNIFORM = load_profile("uniform-100us")
+
+
+@pytest.fixture(params=POLICIES)
+def options(request: pytest.FixtureRequest, tree: KernelTree) -> str:
+    if request.param == "eager" and not has_bursts(tree):
+        pytest.skip(f"no eager_sync for {tree.series}")
+    return POLICIES[request.param]
+
+
+@pytest.fixture(params=["keeps", "loses"])
+def failing(
+    request: pytest.FixtureRequest, vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path
+) -> Iterator[GuestFs]:
+    """A flush that fails may leave in the cache what is in it, or not; nobody reads complaints."""
+    loses = request.param == "loses"
+    profile = replace(UNIFORM, flush_ns=5 * MS)
+    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=loses) as fs:
+        yield fs
+    vm.kernel_log()
+
+
+def start(fs: GuestFs, options: str) -> None:
+    """Two files, wholly on the medium, of which the log has no copies."""
+    fs.mkfs()
+    fs.mount(options)
+    fs.prepare()
+    fs.vm.run(f"cp {FILE} {OTHER}; sync; {fs.fsops_path} {MNT} freeze thaw")
+
+
+@pytest.mark.parametrize("what", ["folder", "syncfs"])
+def test_no_sync_finds_that_nothing_is_left_to_do(
+    failing: GuestFs, options: str, what: str
+) -> None:
+    """The transaction that has the folder is aborted; stock takes it for one that has ended."""
+    start(failing, options)
+    fsops = failing.fsops_path
+    call = f"sync {FOLDER}" if what == "folder" else f"{fsops} {MNT}/f open syncfs"
+    done = failing.vm.run(
+        f"mkdir {FOLDER}; ({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync' || exit 3\n"
+        f"{call} && exit 4; exit 0"
+    )
+    assert parse_events(done.stdout)[0]["errno"] != 0
+
+
+@pytest.mark.usefixtures("bursts")
+def test_the_log_is_kept_if_a_flush_fails_at_unmount(failing: GuestFs) -> None:
+    """Each of its flushes, one after the other; then power is cut, or the next mount comes.
+
+    A log that is not empty is to be recovered.
+    """
+    for number in range(1, FLUSHES_AT_UNMOUNT + 1):
+        start(failing, eagerfs.OPTIONS)
+        failing.ops("open", "chmod:600", "fsync")
+        failing.vm.run(
+            f"({FAIL_A_FLUSH}; echo {number} >fail_from); umount {MNT}\n"
+            f"{failing.fsops_path} {failing.device} {CRASH}"
+        )
+        features = failing.vm.run(f"dumpe2fs -h {CRASH_IMAGE} 2>/dev/null").stdout
+        empty = eagerfs.journal(failing, CRASH_IMAGE)["Journal start"] == "0"
+        assert empty or "needs_recovery" in features, number
+        assert failing.crashed().mode == 0o600, number
+        failing.mount(NO_PERIODIC_COMMIT)
+        assert failing.vm.run(f"stat -c %a {FILE}").stdout == "600\n", number
+        failing.umount()
+
+
+@pytest.mark.parametrize("failing", ["loses"], indirect=True)
+def test_blocks_that_an_aborted_transaction_has_freed_are_not_discarded(
+    failing: GuestFs, options: str
+) -> None:
+    """Recovery gives the file back, with its data."""
+    start(failing, f"discard,{options}")
+    fsops = failing.fsops_path
+    trace = trace_requests(
+        failing.vm,
+        f"rm {FILE}; ({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync'; sleep 1",
+    )
+    assert " FF " in trace and not re.search(r" D\S* \d+ \(\)", trace), trace
+    failing.umount()
+    failing.mount()
+    failing.vm.run(f"cmp {FILE} {OTHER}")
+
+
+@pytest.mark.usefixtures("bursts")
+def test_syncfs_does_not_promise_what_recovery_undoes(failing: GuestFs) -> None:
+    """A block is logged, and again, in a transaction that fails; write-back then has it in place.
+
+    Recovery restores the first copy, so a syncfs that has not failed would have lied.
+    """
+    start(failing, eagerfs.OPTIONS)
+    fsops = failing.fsops_path
+    done = failing.vm.run(
+        f"{fsops} {MNT}/g create append fsync overwrite:4096 || exit 3\n"
+        f"({FAIL_ONE.format('write')}); {fsops} {MNT}/g open '?fsync' '?syncfs'"
+    )
+    assert [event["errno"] != 0 for event in parse_events(done.stdout)] == [True, True]
