@@ -258,6 +258,45 @@ def test_a_block_of_the_log_that_cannot_be_read(fs: GuestFs, which: str, has_rec
     assert words == (["611"] if fails else ["600", "600"])
 
 
+@patch("7.2/0012")
+def test_a_folder_of_an_aborted_transaction(fs: GuestFs, which: str) -> None:
+    start(fs)
+    words = before_a_cut(
+        fs,
+        """
+        mkdir $m/d; fail flush 1; o $other open chmod:601 '?fsync'
+        sync $m 2>/dev/null; echo $?
+        cut
+        """,
+    )
+    assert (words[-1] != "0") == (which == "mended")
+    assert after_it(fs, "ls -d $m/d 2>/dev/null") == []
+
+
+@patch("7.2/0013")
+def test_blocks_that_an_aborted_transaction_has_freed(fs: GuestFs, which: str) -> None:
+    start(fs, options=f"discard,{NO_PERIODIC_COMMIT}")
+    before_a_cut(
+        fs,
+        """
+        printf NNN | dd of=$f conv=notrunc,fsync status=none; o $m checkpoint
+        rm $f; fail flush 1; o $other open chmod:601 '?fsync'; sleep 1
+        dd if=/dev/null of=$device conv=notrunc,fsync status=none
+        cut
+        """,
+    )
+    assert (after_it(fs, "head -c 3 $f") == ["NNN"]) == (which == "mended")
+
+
+@patch("6.12/0005")
+def test_data_whose_journal_is_elsewhere(fs: GuestFs, which: str) -> None:
+    fs.vm.run("modprobe brd rd_nr=1 rd_size=8192 && mkfs.ext4 -qF -b 4096 -O journal_dev /dev/ram0")
+    start(fs, "-J device=/dev/ram0")
+    before_a_cut(fs, "o $f open append fsync; cp $f /dev/shm/want; cut")
+    assert (after_it(fs, "cmp $f /dev/shm/want && echo same") == ["same"]) == (which == "mended")
+    fs.vm.run("rm /dev/shm/want; rmmod brd")
+
+
 @patch("6.12/0001")
 def test_a_failed_write_at_unmount(fs: GuestFs, which: str) -> None:
     start(fs)
