@@ -357,8 +357,8 @@ bool waits_for_long_ago(bool jump)
 	reset(now);
 	sb.s_mtime.policy = 0;
 	inode.info.i_datasync_tid = 4;
-	tids_jump = jump;
+	has_bursts = jump;
 	ext4_mtime_begin_sync(&inode, true, &sync);
-	tids_jump = false;
+	has_bursts = false;
 	return tid_gt(sync.tid, now);
 }

@@ -91,11 +91,11 @@ struct ext4_inode {
 };
 
 /* In place of mtime_compat.h: is eager_sync in force? */
-static bool tids_jump;
+static bool has_bursts;
 
-static bool ext4_mtime_tids_jump(struct super_block *sb)
+static bool ext4_mtime_has_bursts(struct super_block *sb)
 {
-	return tids_jump;
+	return has_bursts;
 }
 
 static void ext4_mtime_get_stamps(struct inode *inode,
@@ -142,6 +142,12 @@ int jbd2_carrier_flush_device(struct jbd2_carrier *carrier,
 			      bool relies)
 {
 	return blkdev_issue_flush(bdev) ?: relies ? counted_err : 0;
+}
+
+/* Where flushes count, and nothing was committed. */
+int jbd2_carrier_check_abort(journal_t *journal)
+{
+	return journal->j_flags & JBD2_ABORT ? -EIO : 0;
 }
 
 /* One task at a time: none shares a flush (mtime_group.c). */
