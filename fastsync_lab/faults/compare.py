@@ -16,7 +16,8 @@ A device that stays dead fails the rest of a call's requests, too: which of them
 not matter for 1 and 2 there.
 
 A bug that the kernel logs (a warning, an oops, a report of lockdep) must be one that stock logs in
-the same place; that ours logs fewer of them is no difference.
+the same place; that ours logs fewer of them is no difference. Nor is that ours loses nothing where
+stock does: patches/upstream/ has what is mended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,8 +166,9 @@ Came = TypeVar("Came", Effect, Reaction)
 
 
 def without_others(stock: Came, ours: Came) -> Came:
-    """What came of a fault on stock, but for the bugs that ours did not log."""
-    return replace(stock, bugs=tuple(bug for bug in ours.bugs if bug in stock.bugs))
+    """What came of a fault on stock, but for the bugs that ours did not log, and ours' loss."""
+    bugs = tuple(bug for bug in ours.bugs if bug in stock.bugs)
+    return replace(stock, bugs=bugs, lost=stock.lost and ours.lost)
 
 
 def _among(ours: Came, stock: Iterable[Came]) -> bool:

@@ -277,6 +277,19 @@ def test_with_the_options_off_a_bug_of_ours_is_a_difference() -> None:
     assert "bugs=('WARNING: a',)); stock: " in told
 
 
+def test_a_loss_that_stock_has_and_ours_has_not_is_no_difference() -> None:
+    kept, lost = (
+        {mode: result(mode, Fault(1, JOURNAL, 6, effect)) for mode in ("stock", "off", "defer")}
+        for effect in (replace(LAST, lost=False), replace(LAST, lost=True))
+    )
+    assert identical(kept["off"], lost["stock"]) == []
+    assert identical(lost["off"], lost["stock"]) == []
+    (told,) = identical(lost["off"], kept["stock"])
+    assert "lost=True" in told
+    assert compare([lost["stock"], kept["defer"]])[1] == []
+    assert len(compare([kept["stock"], lost["defer"]])[1]) == 1
+
+
 def test_every_difference_of_every_case_is_told() -> None:
     stock = result("stock", Fault(1, JOURNAL, 1, DOWN))
     append = result("stock", Fault(1, JOURNAL, 1, DOWN), workload="append")
