@@ -343,9 +343,9 @@ static void ext4_eager_note_copied(struct inode *inode, struct folio *folio)
 }
 
 /*
- * -EBUSY: it is on its way to its place. That may take long, with a limit of somebody's
- * cgroup, and once the log had a copy all would have to wait for it, in a settling. Now
- * only its own sync does.
+ * -EBUSY: it is on its way to its place, or about to be. That may take long, with a limit
+ * of somebody's cgroup. Once the log had a copy a settling would wait for it, and now a
+ * commit would, for this handle.
  */
 static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 			       size_t from)
@@ -376,7 +376,10 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 		goto stop;
 	}
 	ext4_eager_list(inode);
-	folio_lock(folio);
+	if (!folio_trylock(folio)) {
+		err = -EBUSY;
+		goto stop;
+	}
 	if (folio_contain_hwpoisoned_page(folio)) {
 		err = -EAGAIN;
 	} else if (folio_test_writeback(folio)) {
@@ -415,8 +418,6 @@ static bool ext4_eager_find_changed(struct inode *inode, struct folio *folio,
 	bool changed = false;
 
 	folio_lock(folio);
-	/* Of what is logged a settling waits for the write: see ext4_eager_log_page(). */
-	folio_wait_writeback(folio);
 	head = folio_buffers(folio);
 	bh = folio->mapping == inode->i_mapping ? head : NULL;
 	while (bh && !changed && folio_pos(folio) + bh_offset(bh) < size) {
@@ -446,10 +447,7 @@ static int ext4_eager_log_folio(struct inode *inode, struct folio *folio,
 			return -E2BIG;
 		(*left)--;
 		err = ext4_eager_log_page(inode, folio, from);
-		if (err == -EBUSY)
-			err = 0;	/* write-back came first; once more */
-		else
-			from += PAGE_SIZE;
+		from += PAGE_SIZE;
 	}
 	return err;
 }
@@ -460,8 +458,8 @@ static int ext4_eager_log_folio(struct inode *inode, struct folio *folio,
  * @range: pages
  * @limit: how many of them at most: others may change more of them ahead of us, for ever
  *
- * Return: 0; -E2BIG if there are more; or another error. After an error any part may
- * have been logged.
+ * Return: 0; -E2BIG if there are more; -EBUSY if write-back has come first; or another
+ * error. After an error any part may have been logged.
  */
 int ext4_eager_log_range(struct inode *inode, struct ext4_eager_range range,
 			 unsigned int limit)

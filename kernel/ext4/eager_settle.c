@@ -39,9 +39,12 @@
  *   log still has it: the journal is aborted, the tail stays, and recovery
  *   restores the block.
  * - A settling that fails has aborted the journal. Who waits learns of that.
- * - A settling ends, whatever somebody else writes, and with whichever limit. It waits
- *   for the writes of folios with copies alone. These are charged to the root cgroup. And
- *   no folio is logged that is on its way already (eager_log.c).
+ * - Hardly anybody's limit holds a settling up. It waits for the writes of folios with
+ *   copies alone. These are charged to the root cgroup. And no folio is logged that is on
+ *   its way already (eager_log.c). What is left: a folio that shares an io_end with an
+ *   extent that has to be converted counts as written when all of that is. And a settling
+ *   commits, so it waits for the handle of write-back that waits for a page, as all do on
+ *   stock.
  *
  * Lock order
  * ----------
@@ -167,7 +170,8 @@ static void ext4_eager_give_up(struct super_block *sb, int err)
 
 	if (!is_journal_aborted(journal))
 		jbd2_journal_abort(journal,
-				   ext4_forced_shutdown(sb) ? -ESHUTDOWN : err);
+				   err == -EROFS && ext4_forced_shutdown(sb) ?
+				   -ESHUTDOWN : err);
 }
 
 /* Settling number @number has ended well. */

@@ -257,6 +257,31 @@ static bool ext4_eager_choose(struct inode *inode,
 	return false;
 }
 
+/* Write-back comes first so often, and then all goes into place. */
+#define EXT4_EAGER_TRIES	8
+
+/*
+ * Log pages that are on their way to their places when they have got there. Nobody but
+ * syncs of this file waits for that with us.
+ */
+static int ext4_eager_log_when_written(struct inode *inode,
+				       struct ext4_eager_range window,
+				       unsigned int limit)
+{
+	int tries, err = -EBUSY;
+
+	for (tries = 0; err == -EBUSY && tries < EXT4_EAGER_TRIES; tries++) {
+		if (tries)
+			ext4_eager_wait(inode, window);
+		if (!sb_start_intwrite_trylock(inode->i_sb))
+			return -EAGAIN;
+		/* A page has a block or more. */
+		err = ext4_eager_log_range(inode, window, limit);
+		sb_end_intwrite(inode->i_sb);
+	}
+	return err;
+}
+
 /* Log what has changed in a window. False: it has to go into place. */
 static bool ext4_eager_log_window(struct inode *inode,
 				  struct ext4_eager_range window)
@@ -273,12 +298,8 @@ static bool ext4_eager_log_window(struct inode *inode,
 	ext4_eager_look(inode, window, limit, &work);
 	if (!work.blocks)
 		return true;
-	if (ext4_eager_choose(inode, &work, limit, &why) &&
-	    sb_start_intwrite_trylock(inode->i_sb)) {
-		/* A page has a block or more. */
-		err = ext4_eager_log_range(inode, window, limit);
-		sb_end_intwrite(inode->i_sb);
-	}
+	if (ext4_eager_choose(inode, &work, limit, &why))
+		err = ext4_eager_log_when_written(inode, window, limit);
 	if (!err) {
 		atomic64_inc(&ext4_eager_of(inode->i_sb)->counts.syncs);
 		return true;

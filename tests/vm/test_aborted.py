@@ -99,17 +99,19 @@ def test_the_log_is_kept_if_a_flush_fails_at_unmount(failing: GuestFs) -> None:
         failing.umount()
 
 
+@pytest.mark.parametrize("how", ["discard", "fstrim"])
 @pytest.mark.parametrize("failing", ["loses"], indirect=True)
 def test_blocks_that_an_aborted_transaction_has_freed_are_not_discarded(
-    failing: GuestFs, options: str
+    failing: GuestFs, options: str, how: str
 ) -> None:
     """Recovery gives the file back, with its data."""
-    start(failing, f"discard,{options}")
+    start(failing, f"{'discard' if how == 'discard' else 'nodiscard'},{options}")
     failing.vm.run(f"printf N >{FILE}; sync; {failing.fsops_path} {MNT} freeze thaw")
     fsops = failing.fsops_path
     trace = trace_requests(
         failing.vm,
-        f"rm {FILE}; ({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync'; sleep 1",
+        f"rm {FILE}; ({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync'; sleep 1"
+        + (f"; fstrim {MNT} && exit 3" if how == "fstrim" else ""),
     )
     assert " FF " in trace and not re.search(r" D\S* \d+ \(\)", trace), trace
     failing.umount()
@@ -130,3 +132,11 @@ def test_syncfs_does_not_promise_what_recovery_undoes(failing: GuestFs) -> None:
         f"({FAIL_ONE.format('write')}); {fsops} {MNT}/g open '?fsync' '?syncfs'"
     )
     assert [event["errno"] != 0 for event in parse_events(done.stdout)] == [True, True]
+
+
+def test_a_remount_to_read_only_is_not_kept_from_it(failing: GuestFs, options: str) -> None:
+    start(failing, options)
+    fsops = failing.fsops_path
+    failing.vm.run(
+        f"({FAIL_A_FLUSH}); {fsops} {OTHER} open chmod:601 '?fsync'; mount -o remount,ro {MNT}"
+    )
