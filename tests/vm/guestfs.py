@@ -28,6 +28,7 @@ TOGETHER_MS = 5000
 FAIL_ONE = (
     "cd /sys/module/flashdev/parameters; echo {} >fail_kind; echo 1 >fail_count; echo 1 >fail_from"
 )
+FAIL_A_FLUSH = FAIL_ONE.format("flush")
 FAIL_ALL = FAIL_ONE + "; echo 1000 >fail_count"  # until FAIL_NONE
 FAIL_NONE = "echo 0 >/sys/module/flashdev/parameters/fail_from"
 

@@ -17,6 +17,7 @@ from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
     CRASH_IMAGE,
+    FAIL_A_FLUSH,
     FAIL_ONE,
     FILE,
     MNT,
@@ -29,7 +30,6 @@ from tests.vm.guestfs import (
 )
 
 POLICIES = {**MODES, "eager": eagerfs.OPTIONS}
-FAIL_A_FLUSH = FAIL_ONE.format("flush")
 OTHER, FOLDER = f"{MNT}/other", f"{MNT}/folder"
 FLUSHES_AT_UNMOUNT = 6  # or fewer
 UNIFORM = load_profile("uniform-100us")

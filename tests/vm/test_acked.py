@@ -15,7 +15,7 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
 from tests.vm.conftest import compile_program, has_bursts
-from tests.vm.guestfs import CRASH_IMAGE, FAIL_ONE, MNT, MODES, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import CRASH_IMAGE, FAIL_A_FLUSH, MNT, MODES, NO_PERIODIC_COMMIT, GuestFs
 from tests.vm.test_delays import DELAY_SEED, DELAYS, seed_delays
 from tests.vm.test_lost_cache import UNIFORM, losing_fs
 
@@ -47,7 +47,7 @@ def acked_and_failed(fs: GuestFs, program: str, options: str, what: str, seed: i
     fs.mkfs()
     fs.mount(options)
     out = fs.vm.run(
-        f"({FAIL_ONE.format('flush')}; echo 0 >fail_from)\n"
+        f"({FAIL_A_FLUSH}; echo 0 >fail_from)\n"
         f"echo {seed} >{DELAY_SEED}\n"
         f"{program} run {MNT} {TASKS} {MS_OF_A_ROUND} {seed} {what} || exit\n"
         f"echo 0 >{DELAY_SEED}\n"

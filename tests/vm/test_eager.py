@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from tests.vm.eagerfs import OPTIONS, barriers, bursts_of, requests, stats
-from tests.vm.guestfs import FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import FAIL_A_FLUSH, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 
 # One page and more goes into place.
 ONE_PAGE = f"{OPTIONS},eager_sync=1"
@@ -143,7 +143,7 @@ def test_aborted_journal_is_in_the_way(fs: GuestFs) -> None:
     fs.mkfs()
     fs.mount(f"{NO_PERIODIC_COMMIT},errors=continue")
     fs.prepare("chmod:600", "fsync")
-    fs.vm.run(FAIL_ONE.format("flush"))
+    fs.vm.run(FAIL_A_FLUSH)
     events = fs.ops("open", "chmod:611", "?fsync")
     assert events[-1]["errno"] == errno.EIO
     fs.vm.kernel_log()

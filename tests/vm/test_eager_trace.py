@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.vm.eagerfs import OPTIONS, stats
-from tests.vm.guestfs import FAIL_ONE, FILE, MNT, GuestFs, trace_requests, with_events
+from tests.vm.guestfs import FAIL_A_FLUSH, FILE, MNT, GuestFs, trace_requests, with_events
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -61,7 +61,7 @@ def test_a_flush_that_fails(fs: GuestFs) -> None:
     fs.mkfs()
     fs.mount(OPTIONS)
     fs.prepare("chmod:600", "fsync")
-    fs.vm.run(FAIL_ONE.format("flush"))
+    fs.vm.run(FAIL_A_FLUSH)
     events = traced(fs, f"{fs.fsops_path} {FILE} open chmod:611 ?fsync >/dev/null")
     fs.umount()
     assert said(events, "decide") == ["burst for nothing"]

@@ -15,7 +15,7 @@ from tests.vm.conftest import other_fs
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
-    FAIL_ONE,
+    FAIL_A_FLUSH,
     MNT,
     MODES,
     MS,
@@ -26,7 +26,6 @@ from tests.vm.guestfs import (
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds
 # its transaction gone takes it for a committed one.
-FAIL_A_FLUSH = FAIL_ONE.format("flush")
 UNIFORM = load_profile("uniform-100us")
 # With asynchronous commits that are no bursts, too.
 COMMITS = {**MODES, "async": f"data=writeback,journal_async_commit,{MODES['defer']}"}
