@@ -281,8 +281,8 @@ def faults(
         list[str] | None,
         typer.Option(
             metavar="MODE",
-            help="off, truncate, defer, eager or defer+eager; may be repeated (default: the "
-            "first three).",
+            help="off, truncate, defer, eager or defer+eager; may be repeated (default: all that "
+            "the kernel's modules have).",
             autocompletion=starting(MODES),
         ),
     ] = None,
@@ -295,7 +295,7 @@ def faults(
     what had been promised before to be there after recovery. docs/reliability.md has the details.
     """
     check_kernel(kernel, stock=False)
-    cases = faults_command.cases_of(workload, mode)
+    cases = faults_command.cases_of(workload, mode, kernel)
     needs.check_programs(needs.BUILD, needs.GUEST, needs.IMAGES)
     with progress() as report:
         results = faults_command.run(cases, kernel, report=report)

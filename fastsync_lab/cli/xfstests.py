@@ -25,7 +25,7 @@ def xfstests(
         typer.Option(
             metavar="MODE",
             help="off, truncate, defer, eager or defer+eager, beside stock; may be repeated "
-            "(default: truncate and defer).",
+            "(default: truncate, defer and, if the kernel's modules have it, defer+eager).",
         ),
     ] = None,
     kernel: KernelOption = "6.12",
@@ -51,7 +51,7 @@ def xfstests(
     another kernel or another checkout do not count. docs/reliability.md has the details.
     """
     check_kernel(kernel, stock=False)
-    asked = request(tree, tests or [], mode)
+    asked = request(tree, tests or [], mode, kernel)
     needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL)
     with progress() as report:
         store, failed = run(asked, kernel, limit_s=time_limit, report=report, jobs=jobs)

@@ -38,6 +38,7 @@ def request(
         seed=seed,
         interval_ms=interval_ms,
         delays=delays,
+        kernel=kernel,
     )
     if state is not None:
         split_id(state)
@@ -48,7 +49,7 @@ def request(
 
 def result_name(asked: Request, series: str) -> str:
     """The series alone for a run of everything; else it says quick, and what was run."""
-    if is_whole(asked.cases):
+    if is_whole(asked.cases, series):
         return series
     names = dict.fromkeys((asked.cases[0].name, asked.cases[-1].name))
     return f"quick-{series}-{'-to-'.join(names)}"

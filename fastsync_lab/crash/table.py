@@ -9,11 +9,11 @@ from fastsync_lab.crash.logged import PREFIX
 from fastsync_lab.crash.logged_blocks import TOGGLING
 from fastsync_lab.crash.workloads import workload_names
 from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.kernels import find_series
 from fastsync_lab.host.options import (
     CONTROL,
     DEFAULT_INTERVAL_MS,
     EAGER_MODES,
-    MODES,
     MTIME_MODES,
 )
 
@@ -84,9 +84,10 @@ TABLE = (
 
 
 def everything(
-    seed: int = 1, interval_ms: int = DEFAULT_INTERVAL_MS, delays: int = 0
+    kernel: str, seed: int = 1, interval_ms: int = DEFAULT_INTERVAL_MS, delays: int = 0
 ) -> tuple[Case, ...]:
-    """What the table says, in its order."""
+    """What the table says of the modes that the kernel's modules have, in its order."""
+    modes = (*find_series(kernel).modes, CONTROL)
     return tuple(
         dict.fromkeys(
             Case(workload, mode, kind, interval_ms, seed + more, delays)
@@ -94,6 +95,7 @@ def everything(
             for workload in row.workloads
             for kind in row.kinds
             for mode in row.modes
+            if mode in modes
             for more in range(row.seeds)
         )
     )
@@ -107,17 +109,19 @@ def choose(
     seed: int,
     interval_ms: int,
     delays: int = 0,
+    kernel: str,
 ) -> tuple[Case, ...]:
-    """The cases that options ask for. Raises UsageError for a name that there is not.
+    """The cases that options ask for.
 
     Of `all` the table's, in other modes if any are given; of one workload those that are asked for,
-    else on `ordered` if the table has that, in defer.
+    else on `ordered` if the table has that, in defer. Raises UsageError for a name that there is
+    not, or not on this kernel.
     """
     check_names("workload", [workload], [ALL, *workload_names()])
-    check_names("mode", modes or (), [*MODES, CONTROL])
+    find_series(kernel).check_modes(modes or (), CONTROL)
     check_names("journal", journals or (), tuple(KINDS))
     if workload == ALL:
-        table = everything(seed, interval_ms, delays)
+        table = everything(kernel, seed, interval_ms, delays)
         mine = [case for case in table if not journals or case.journal in journals]
         if not modes:
             return tuple(mine)
@@ -138,7 +142,7 @@ def _first_kind(workload: str) -> str:
     return "ordered" if "ordered" in kinds else kinds[0]
 
 
-def is_whole(cases: Sequence[Case]) -> bool:
+def is_whole(cases: Sequence[Case], kernel: str) -> bool:
     """Whether the cases have all that the table has, be it with other seeds or intervals."""
     had = {(case.workload, case.mode, case.journal) for case in cases if not case.delays}
-    return {(case.workload, case.mode, case.journal) for case in everything()} <= had
+    return {(case.workload, case.mode, case.journal) for case in everything(kernel)} <= had

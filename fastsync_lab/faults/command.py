@@ -8,7 +8,8 @@ from fastsync_lab.faults.summary import keeper
 from fastsync_lab.faults.sweep import VARIANTS, sweeper
 from fastsync_lab.faults.workloads import workload_names
 from fastsync_lab.host.errors import check_names
-from fastsync_lab.host.options import CONTROL, MODES, MTIME_MODES
+from fastsync_lab.host.kernels import find_series
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Report, Tally
 
 ALL = "all"
@@ -16,20 +17,21 @@ ALL = "all"
 EVERY_VARIANT = ("overwrite", "append", "periodic")
 
 
-def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
+def cases_of(workload: str, modes: Sequence[str] | None, kernel: str) -> list[Case]:
     """The cases that the options ask for; stock, to compare with, is always among them.
 
-    With the options off the same requests fail as on stock: one variant shows that. Those with
-    eager_sync have to be asked for. Raises UsageError for a name that there is not.
+    With the options off the same requests fail as on stock: one variant shows that. Raises
+    UsageError for a name that there is not, or not on this kernel.
     """
     names = workload_names()
     check_names("workload", [workload], [ALL, *names])
-    check_names("mode", modes or (), MODES)
+    series = find_series(kernel)
+    series.check_modes(modes or ())
     return [
         Case(name, mode, errors, dead)
         for errors, dead in VARIANTS
         for name in (names if workload == ALL else [workload])
-        for mode in (CONTROL, *(modes or MTIME_MODES))
+        for mode in (CONTROL, *(modes or series.modes))
         if (errors, dead) == VARIANTS[0]
         or (mode != "off" and (workload != ALL or name in EVERY_VARIANT))
     ]
@@ -37,7 +39,7 @@ def cases_of(workload: str, modes: Sequence[str] | None) -> list[Case]:
 
 def result_name(cases: Sequence[Case], series: str) -> str:
     """The series alone for a run of everything, or of more; else quick, and what was run."""
-    if set(cases) >= set(cases_of(ALL, None)):
+    if set(cases) >= set(cases_of(ALL, None, series)):
         return series
     parts = {case.workload: None for case in cases} | {case.mode: None for case in cases}
     return f"quick-{series}-{'-'.join(parts)}"

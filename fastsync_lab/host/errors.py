@@ -15,8 +15,8 @@ class UsageError(FastsyncError):
     """A name or value that is not allowed: ./fastsync ends with status 2 instead of 1."""
 
 
-def check_names(kind: str, names: Iterable[str], allowed: Sequence[str]) -> None:
+def check_names(kind: str, names: Iterable[str], allowed: Sequence[str], where: str = "") -> None:
     """Raise UsageError for a name that is not allowed."""
     for name in names:
         if name not in allowed:
-            raise UsageError(f"no {kind} {name!r}: allowed are {', '.join(allowed)}")
+            raise UsageError(f"no {kind} {name!r}{where}: allowed are {', '.join(allowed)}")

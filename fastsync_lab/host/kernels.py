@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fastsync_lab.host.chroot import Place, Recipe
-from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.errors import FastsyncError, UsageError, check_names
+from fastsync_lab.host.options import MODES, MTIME_MODES
 from fastsync_lab.host.paths import cache_dir
 from fastsync_lab.host.shell import run
 
@@ -48,7 +49,17 @@ class Series:
     named_by: str | None = None
     chroot: Recipe | None = None
     qasio: bool = False
+    eager_sync: bool = False
     uml_from: str | None = None
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that its modules have."""
+        return MODES if self.eager_sync else MTIME_MODES
+
+    def check_modes(self, names: Iterable[str], *more: str) -> None:
+        """Raise UsageError for a name that is none of its modes, nor of `more`."""
+        check_names("mode", names, (*self.modes, *more), where=f" on Linux {self.name}")
 
     def names(self, debian_version: str, more: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         """The release and the packages that belong to a version of the source package.
@@ -127,6 +138,7 @@ def parse_series(name: str, table: Mapping[str, Any], recipes: Mapping[str, Reci
         named_by=table.get("named_by"),
         chroot=recipes[table["chroot"]] if "chroot" in table else None,
         qasio=table.get("qasio", False),
+        eager_sync=table.get("eager_sync", False),
         uml_from=table.get("uml_from"),
     )
 

@@ -1,9 +1,10 @@
 """The file-system axis: ext4 as it is, with our modules, with its own options, and its peers."""
 
+from fastsync_lab.host.kernels import load_series
 from fastsync_lab.host.options import DEFAULT_INTERVAL_MS, EAGER_MODES, mode_options, mtime_mode
 from fastsync_lab.study.contract import FASTSYNC, FileSystem
 
-EAGER_KERNELS = ("6.12", "7.2")
+EAGER_KERNELS = tuple(name for name, series in load_series().items() if series.eager_sync)
 SAYS = {
     "truncate": "our ext4: mtime at the start of its interval",
     "defer": "our ext4: exact mtime, durable with the interval",

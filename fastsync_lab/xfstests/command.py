@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.host.build import source_digest
-from fastsync_lab.host.errors import check_names
-from fastsync_lab.host.options import CONTROL, MODES
+from fastsync_lab.host.kernels import find_series
+from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import build_dir, results_dir
 from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store, still_to_run
 from fastsync_lab.xfstests.run import Machine, Setting, Work, make_setting, run_all
 from fastsync_lab.xfstests.tree import Tree, read_tree, select
 
-DEFAULT_MODES = ("truncate", "defer")
+DEFAULT_MODES = ("truncate", "defer", "defer+eager")
 LIMIT_S = 900
 
 
@@ -27,14 +27,19 @@ class Request:
     modes: tuple[str, ...]
 
 
-def request(folder: Path, words: Sequence[str], modes: Sequence[str] | None) -> Request:
+def request(
+    folder: Path, words: Sequence[str], modes: Sequence[str] | None, kernel: str
+) -> Request:
     """What the options ask for; stock, to compare with, is always among the modes.
 
-    Raises UsageError for a folder, a test, a group or a mode that there is not.
+    Raises UsageError for a folder, a test, a group or a mode that there is not, or not on this
+    kernel.
     """
-    check_names("mode", modes or (), (CONTROL, *MODES))
+    series = find_series(kernel)
+    series.check_modes(modes or (), CONTROL)
     suite = read_tree(folder)
-    chosen = dict.fromkeys((CONTROL, *(modes or DEFAULT_MODES)))
+    ours = modes or [mode for mode in DEFAULT_MODES if mode in series.modes]
+    chosen = dict.fromkeys((CONTROL, *ours))
     return Request(suite, tuple(select(suite.tests, words)), tuple(chosen))
 
 

@@ -16,6 +16,7 @@ from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
 from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.options import CONTROL, MTIME_MODES
 from fastsync_lab.study.documents import replace_block
 
 CASE = Case("overwrite", "defer", "ordered")
@@ -108,10 +109,11 @@ def ask(
     modes: list[str] | None = None,
     journals: list[str] | None = None,
     state: str | None = None,
+    kernel: str = "6.12",
 ) -> Request:
     return command.request(
         workload, modes=modes, journals=journals, states=10, seed=1, interval_ms=100,
-        kernel="6.12", state=state,
+        kernel=kernel, state=state,
     )  # fmt: skip
 
 
@@ -130,6 +132,18 @@ def test_all_is_the_table() -> None:
     assert command.result_name(fewer, "6.12").startswith("quick-")
     seeds = {(case.mode, case.seed) for case in everything.cases if case.workload == "logged-mix"}
     assert {("eager", seed) for seed in (1, 2, 3, 4)} <= seeds and ("stock", 2) not in seeds
+
+
+def test_all_is_what_the_kernels_modules_have() -> None:
+    here = ask("all", kernel="6.1.192")
+    assert {case.mode for case in here.cases} == {*MTIME_MODES, CONTROL}
+    assert set(here.cases) < set(ask("all").cases)
+    assert command.result_name(here, "6.1") == "6.1"
+    assert command.result_name(here, "6.12").startswith("quick-")
+    with pytest.raises(
+        UsageError, match=r"no mode 'eager' on Linux 6\.1: allowed are off, .*stock$"
+    ):
+        ask("mmap", modes=["eager"], kernel="6.1")
 
 
 def test_options_choose_from_the_table() -> None:
@@ -158,7 +172,7 @@ def test_no_guest_gets_many_large_cases() -> None:
 def test_unknown_names() -> None:
     with pytest.raises(UsageError, match="no workload 'x': allowed are"):
         ask("x")
-    with pytest.raises(UsageError, match="no mode 'x': allowed are"):
+    with pytest.raises(UsageError, match=r"no mode 'x' on Linux 6\.12: allowed are"):
         ask("mmap", modes=["x"])
     with pytest.raises(UsageError, match="no machine 'x': allowed are uml, qemu"):
         command.request(

@@ -36,6 +36,7 @@ from fastsync_lab.faults.workloads import FIRST_MARK, make_script, workload_name
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.options import MTIME_MODES
 from fastsync_lab.host.shell import Completed
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.grid import in_markdown
@@ -208,15 +209,16 @@ def test_variants_are_not_mixed() -> None:
 
 
 def test_cases() -> None:
-    everything = cases_of("all", None)
-    assert len(set(everything)) == len(everything) == len(workload_names()) * 4 + 3 * 3 * 2
-    assert len(cases_of("mmap", None)) == 3 * 3 + 1
+    everything = cases_of("all", None, "6.12")
+    assert len(set(everything)) == len(everything) == len(workload_names()) * 6 + 3 * 5 * 2
+    assert len(cases_of("mmap", None, "6.12")) == 3 * 5 + 1
+    assert {case.mode for case in cases_of("mmap", None, "6.1")} == {"stock", *MTIME_MODES}
     assert result_name(everything, "6.12") == "6.12"
-    assert result_name(cases_of("mmap", ["defer"]), "6.12") == "quick-6.12-mmap-stock-defer"
+    assert result_name(cases_of("mmap", ["defer"], "6.12"), "6.12") == "quick-6.12-mmap-stock-defer"
     with pytest.raises(UsageError, match="no workload 'x': allowed are"):
-        cases_of("x", None)
-    with pytest.raises(UsageError, match="no mode 'stock': allowed are"):
-        cases_of("all", ["stock"])
+        cases_of("x", None, "6.12")
+    with pytest.raises(UsageError, match=r"no mode 'stock' on Linux 6\.12: allowed are"):
+        cases_of("all", ["stock"], "6.12")
 
 
 @pytest.fixture

@@ -18,13 +18,12 @@ from fastsync_lab.host.build import (
 )
 from fastsync_lab.host.debug.kernel import debug_kernel
 from fastsync_lab.host.fetch import fetch_kernel
-from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.kernels import KernelTree, load_series
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.study.filesystems import EAGER
 from tests.vm.guestfs import CAPACITY_MIB, MNT, MS, GuestFs
 from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 
@@ -56,7 +55,7 @@ def tree(kernel: str, pytestconfig: pytest.Config) -> KernelTree:
 
 def has_bursts(tree: KernelTree) -> bool:
     """Whether the modules of that kernel know eager_sync."""
-    return EAGER.is_on(tree.series)
+    return load_series()[tree.series].eager_sync
 
 
 @pytest.fixture(scope="session")
