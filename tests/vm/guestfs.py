@@ -233,6 +233,25 @@ def written_kib(events: list[Event]) -> int:
     return (after["sectors"] - before["sectors"]) // 2
 
 
+def with_limit(file: str, limit: str, work: str) -> str:
+    """A script that does `work`; of its tasks, those after the word `limited` are in a cgroup.
+
+    That one's `file` has `limit` in it, and in the end `max` in place of the last number. `work`
+    ends what does not end by itself.
+    """
+    cgroup, own = "/sys/fs/cgroup", "/sys/fs/cgroup/limited"
+    controllers = {"io.max": "io memory"}.get(file, file.partition(".")[0]).split()
+    free = re.sub(r"\d+$", "max", limit)
+    return f"""
+        echo {" ".join(f"+{one}" for one in controllers)} >{cgroup}/cgroup.subtree_control || exit
+        mkdir {own} && echo "{limit}" >{own}/{file} || exit
+        limited() {{ ( echo $BASHPID >{own}/cgroup.procs; exec "$@" ) & }}
+        {work}
+        echo "{free}" >{own}/{file}; wait; rmdir {own}
+        echo {" ".join(f"-{one}" for one in controllers)} >{cgroup}/cgroup.subtree_control
+    """
+
+
 def leaks(vm: Vm) -> str:
     """What nobody refers to any more, as far as the kernel can tell."""
     if vm.run(f"[ -f {KMEMLEAK} ]", check=False).status != 0:
