@@ -36,12 +36,13 @@ SHOWN = (
     Gain("overwrite", "random", "", "4 KiB write"),
     Gain("files", "append", "", "4 KiB append"),
     Gain("files", "create", "", "new file"),
-    Gain("sqlite", "DELETE", "insert", "SQLite insert"),
+    Gain("sqlite", "DELETE", "insert", "SQLite insert, DELETE"),
     Gain("sqlite", "WAL", "insert", "SQLite insert, WAL"),
 )
 INTRO = """\
-Operations a second on modelled devices, one `fsync()` each: stock ext4 →
-`mtime_update,mtime_mode=defer,eager_sync` (speed over stock's)."""
+Operations a second on modelled devices: stock ext4 →
+`mtime_update,mtime_mode=defer,eager_sync` (speed over stock's). Each operation is durable before
+the next one begins. SQLite is compiled to call `fsync()`; Debian's calls `fdatasync()`."""
 SLOWER = 0.995  # of stock's speed; what is below that is named
 
 
