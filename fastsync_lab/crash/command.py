@@ -48,8 +48,11 @@ def request(
 
 
 def result_name(asked: Request, series: str) -> str:
-    """The series alone for a run of everything; else it says quick, and what was run."""
-    if is_whole(asked.cases, series):
+    """The series alone for a run of everything; else it says quick, and what was run.
+
+    With fewer states of each case than by default it is not everything.
+    """
+    if asked.states >= Request.states and is_whole(asked.cases, series):
         return series
     names = dict.fromkeys((asked.cases[0].name, asked.cases[-1].name))
     return f"quick-{series}-{'-to-'.join(names)}"

@@ -20,21 +20,31 @@ from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 FORMAT = 3
 
 
-def result_of(request: Request, outcomes: Sequence[Outcome], builds: Builds) -> dict[str, Any]:
-    """A run as JSON; `complete` once every case is there."""
+def about(request: Request, builds: Builds) -> dict[str, Any]:
+    """What holds for all of a run, as it is when the run begins."""
     return {
         "format": FORMAT,
-        "complete": {outcome.case for outcome in outcomes} == set(request.cases),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "kernel_release": builds.tree.release,
         "debian_version": builds.tree.debian_version,
         "modules": builds.subject.name,
         "modules_sha256": module_digest(builds.subject),
         "source_sha256": source_digest(builds.tree.series),
         "root_sha256": builds.image.digest,
+        "flashdev_sha256": files_digest([builds.flashdev]),
         "recovered_by": builds.recovered_by,
         "explorer_sha256": explorer_digest(),
         "states_asked_for": request.states,
+    }
+
+
+def result_of(
+    request: Request, outcomes: Sequence[Outcome], of_run: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A run as JSON; `complete` once every case is there."""
+    return {
+        **of_run,
+        "complete": {outcome.case for outcome in outcomes} == set(request.cases),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cases": [asdict(outcome) for outcome in compared_with_stock(outcomes)],
     }
 
@@ -53,11 +63,15 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
 
 # What says which cases there are, and how they are shown.
 NOT_DECIDING = ("table.py", "command.py", "compare.py", "summary.py")
+# What decides, too, and lies elsewhere: which of the kernel's lines are complaints, what a mode is.
+ALSO_DECIDING = ("machine/kernel_log.py", "host/options.py", "host/programs/innodbsync.c")
 
 
 def explorer_digest() -> str:
     """A hash of what runs the workloads and judges the states."""
-    files = [*Path(__file__).parent.glob("*.py"), *programs_source().glob("crash*")]
+    here = Path(__file__).parent
+    files = [*here.glob("*.py"), *programs_source().glob("crash*")]
+    files += [here.parent / name for name in ALSO_DECIDING]
     return files_digest(sorted(file for file in files if file.name not in NOT_DECIDING))
 
 
@@ -68,19 +82,12 @@ def result_path(name: str) -> Path:
 
 def keeper(name: str, request: Request, builds: Builds) -> Keeper[Outcome]:
     """Keeps the cases of a run of that name."""
+    of_run = about(request, builds)
     return Keeper(
         result_path(name),
-        lambda outcomes: result_of(request, outcomes, builds),
+        lambda outcomes: result_of(request, outcomes, of_run),
         lambda result: [one for one in load_outcomes(result) if one.case in request.cases],
-        (
-            "format",
-            "debian_version",
-            "modules_sha256",
-            "root_sha256",
-            "recovered_by",
-            "explorer_sha256",
-            "states_asked_for",
-        ),
+        tuple(key for key in of_run if key not in ("kernel_release", "source_sha256")),
     )
 
 

@@ -132,7 +132,7 @@ def choose(
     return tuple(
         Case(name, mode, kind, interval_ms, seed, delays)
         for name, kind in pairs
-        for mode in modes or ("defer",)
+        for mode in dict.fromkeys(modes or ("defer",))
     )
 
 
@@ -143,6 +143,6 @@ def _first_kind(workload: str) -> str:
 
 
 def is_whole(cases: Sequence[Case], kernel: str) -> bool:
-    """Whether the cases have all that the table has, be it with other seeds or intervals."""
-    had = {(case.workload, case.mode, case.journal) for case in cases if not case.delays}
-    return {(case.workload, case.mode, case.journal) for case in everything(kernel)} <= had
+    """Whether the cases have all that the table has, be it from another seed on, or interval."""
+    first = min(cases, key=lambda case: case.seed)
+    return set(everything(kernel, first.seed, first.interval_ms)) <= set(cases)

@@ -31,7 +31,7 @@ def cases_of(workload: str, modes: Sequence[str] | None, kernel: str) -> list[Ca
         Case(name, mode, errors, dead)
         for errors, dead in VARIANTS
         for name in (names if workload == ALL else [workload])
-        for mode in (CONTROL, *(modes or series.modes))
+        for mode in dict.fromkeys((CONTROL, *(modes or series.modes)))
         if (errors, dead) == VARIANTS[0]
         or (mode != "off" and (workload != ALL or name in EVERY_VARIANT))
     ]

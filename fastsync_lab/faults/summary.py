@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.builds import Builds, module_digest
@@ -20,36 +21,60 @@ from fastsync_lab.faults.compare import (
 )
 from fastsync_lab.faults.layout import KINDS
 from fastsync_lab.host.build import source_digest
+from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
+from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
 FORMAT = 2
+# Of this folder: what is done and seen, not how it is compared and shown.
+DECIDING = ("guest.py", "layout.py", "sweep.py", "workloads.py")
 
 
 def keeper(name: str, cases: Sequence[Case], builds: Builds) -> Keeper[Result]:
     """Keeps the cases of a run of that name."""
+    of_run = about(builds)
     return Keeper(
         results_dir() / f"faults-{name}.json",
-        lambda results: result_of(cases, results, builds),
+        lambda results: result_of(cases, results, of_run),
         lambda result: [one for one in load_results(result) if one.case in cases],
-        ("format", "debian_version", "modules_sha256", "root_sha256"),
+        tuple(key for key in of_run if key not in ("kernel_release", "source_sha256")),
     )
 
 
-def result_of(cases: Sequence[Case], results: Sequence[Result], builds: Builds) -> dict[str, Any]:
-    """A run as JSON; `complete` once every case is there."""
+def about(builds: Builds) -> dict[str, Any]:
+    """What holds for all of a run, as it is when the run begins."""
     return {
         "format": FORMAT,
-        "complete": {result.case for result in results} == set(cases),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "kernel_release": builds.tree.release,
         "debian_version": builds.tree.debian_version,
         "modules": builds.subject.name,
         "modules_sha256": module_digest(builds.subject),
         "source_sha256": source_digest(builds.tree.series),
         "root_sha256": builds.image.digest,
+        "flashdev_sha256": files_digest([builds.flashdev]),
+        "sweeper_sha256": sweeper_digest(),
+    }
+
+
+def sweeper_digest() -> str:
+    """A hash of the scripts, and of what runs them and says what was lost."""
+    here = Path(__file__).parent
+    files = [here / name for name in DECIDING]
+    files += [*(here.parent / "crash").glob("*.py"), *programs_source().glob("crash*")]
+    return files_digest(sorted(files))
+
+
+def result_of(
+    cases: Sequence[Case], results: Sequence[Result], of_run: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A run as JSON; `complete` once every case is there."""
+    return {
+        **of_run,
+        "complete": {result.case for result in results} == set(cases),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "differences": compare(results)[1],
         "cases": [case_json(result) for result in results],
     }

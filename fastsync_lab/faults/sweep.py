@@ -1,6 +1,7 @@
 """A run of the sweep: record each case's requests, then fail them one after the other."""
 
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ class Sweeper:
 
     guest: Guest
     builds: Builds
+    folder: Path
     report: Report
 
     def run(
@@ -53,9 +55,16 @@ class Sweeper:
         Raises FastsyncError if it fails, or has the kernel complain, by itself.
         """
         started = time.monotonic()
-        folder = faults_dir() / case.name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder = self.folder / case.name
+        folder.mkdir()
+        try:
+            result = self._sweep(case, folder)
+        finally:
+            shutil.rmtree(folder)
+        result.seconds = round(time.monotonic() - started, 1)
+        return result
+
+    def _sweep(self, case: Case, folder: Path) -> Result:
         layout = make_start(folder)
         script = make_script(case.workload)
         (folder / "script").write_text(script.text)
@@ -82,7 +91,8 @@ class Sweeper:
                 injections, self.guest.inject(folder, options, injections), strict=True
             ):
                 result.faults += judge(case, layout, injection, ran, sent)
-        result.seconds = round(time.monotonic() - started, 1)
+        if count and not result.faults:
+            raise FastsyncError(f"{case.name}: none of its {count} requests was made a second time")
         return result
 
 
@@ -149,16 +159,13 @@ def lost(case: Case, ran: Ran) -> list[str]:
     return oracle.problems(ran.tree, frozenset(numbers[:end]), frozenset(numbers))
 
 
-def faults_dir() -> Path:
-    """What the guest shares with the host."""
-    return build_dir() / "faults"
-
-
 @contextmanager
 def sweeper(builds: Builds, *, report: Report = silent) -> Iterator[Sweeper]:
     """A sweeper in a guest of its own."""
     build_programs([])
-    faults_dir().mkdir(parents=True, exist_ok=True)
-    report(f"booting {builds.tree.release}")
-    with Vm(VmConfig(builds.tree), out_dir=faults_dir()) as vm:
-        yield Sweeper(Guest(vm, builds.flashdev), builds, report)
+    build_dir().mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory("", "faults-", build_dir()) as name:
+        folder = Path(name)
+        report(f"booting {builds.tree.release}")
+        with Vm(VmConfig(builds.tree), out_dir=folder) as vm:
+            yield Sweeper(Guest(vm, builds.flashdev), builds, folder, report)

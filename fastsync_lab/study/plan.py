@@ -74,7 +74,7 @@ def plan(
     return [
         Job(study, series, load_profile(device), quick, mips)
         for study in studies
-        for device in (devices or study.axes(quick=quick).devices)
+        for device in dict.fromkeys(devices or study.axes(quick=quick).devices)
     ]
 
 

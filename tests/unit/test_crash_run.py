@@ -16,7 +16,7 @@ from fastsync_lab.crash.recover import parse_found, plan
 from fastsync_lab.crash.states import State
 from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError, UsageError
-from fastsync_lab.host.options import CONTROL, MTIME_MODES
+from fastsync_lab.host.options import CONTROL, MODES, MTIME_MODES
 from fastsync_lab.study.documents import replace_block
 
 CASE = Case("overwrite", "defer", "ordered")
@@ -110,9 +110,11 @@ def ask(
     journals: list[str] | None = None,
     state: str | None = None,
     kernel: str = "6.12",
+    states: int = 200,
+    seed: int = 1,
 ) -> Request:
     return command.request(
-        workload, modes=modes, journals=journals, states=10, seed=1, interval_ms=100,
+        workload, modes=modes, journals=journals, states=states, seed=seed, interval_ms=100,
         kernel=kernel, state=state,
     )  # fmt: skip
 
@@ -130,6 +132,10 @@ def test_all_is_the_table() -> None:
     assert command.result_name(ask("mmap"), "6.12").startswith("quick-6.12-mmap-defer-ordered")
     fewer = replace(everything, cases=everything.cases[1:])
     assert command.result_name(fewer, "6.12").startswith("quick-")
+    assert command.result_name(ask("all", seed=7, states=400), "6.12") == "6.12"
+    assert command.result_name(ask("all", states=199), "6.12").startswith("quick-")
+    named = ask("all", modes=[*MODES, CONTROL])  # but for further seeds
+    assert command.result_name(named, "6.12").startswith("quick-")
     seeds = {(case.mode, case.seed) for case in everything.cases if case.workload == "logged-mix"}
     assert {("eager", seed) for seed in (1, 2, 3, 4)} <= seeds and ("stock", 2) not in seeds
 
@@ -151,6 +157,7 @@ def test_options_choose_from_the_table() -> None:
     assert {case.journal for case in small} == {"small-inodes"}
     assert {case.mode for case in small} == {"truncate", "defer", "eager", "defer+eager"}
     on_stock = ask("all", journals=["small-inodes"], modes=["stock"]).cases
+    assert ask("all", journals=["small-inodes"], modes=["stock", "stock"]).cases == on_stock
     assert {case.workload for case in on_stock} == {case.workload for case in small}
     assert {case.mode for case in on_stock} == {"stock"}
 

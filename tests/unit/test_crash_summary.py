@@ -1,9 +1,11 @@
 """The explorer's results: what is kept, what the terminal and the documents show."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +74,11 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     kernel.write_text("kernel")
     tree = KernelTree("6.12", "6.12.1", "6.12.1-1", kernel, tmp_path, tmp_path, tmp_path)
     image = RootImage(tmp_path, tmp_path, "a", {})
-    return Builds(tree, modules, modules, tmp_path, image)
+    return Builds(tree, modules, modules, tmp_path / "jbd2.ko", image)
+
+
+def result_of(request: Request, outcomes: Sequence[Outcome], builds: Builds) -> dict[str, Any]:
+    return summary.result_of(request, outcomes, summary.about(request, builds))
 
 
 def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
@@ -100,6 +106,18 @@ def test_other_modules_or_another_root_begin_anew(builds: Builds, tmp_path: Path
     assert summary.keeper("x", request, other_root).parts == []
     assert summary.keeper("x", request, builds).parts == [outcome()]
     (tmp_path / "ext4.ko").write_text("changed")
+    assert summary.keeper("x", request, builds).parts == []
+
+
+def test_modules_are_those_of_the_beginning(builds: Builds, tmp_path: Path) -> None:
+    """Guests have loaded them; somebody may build others meanwhile."""
+    request = Request((CASE,), 200)
+    begun = summary.keeper("x", request, builds)
+    before = summary.about(request, builds)
+    (tmp_path / "ext4.ko").write_text("changed")
+    begun.add(outcome())
+    kept = json.loads((tmp_path / "crash-x.partial.json").read_text())
+    assert kept["modules_sha256"] == before["modules_sha256"]
     assert summary.keeper("x", request, builds).parts == []
 
 
@@ -138,17 +156,19 @@ def test_digest_is_of_what_runs_and_judges(tmp_path: Path, monkeypatch: pytest.M
         (programs / file).write_text(file)
     monkeypatch.setattr(summary, "__file__", str(code / "summary.py"))
     monkeypatch.setattr(summary, "programs_source", lambda: programs)
+    monkeypatch.setattr(summary, "ALSO_DECIDING", ("also.py",))
+    (tmp_path / "also.py").write_text("also")
     before = summary.explorer_digest()
     assert len(before) == 16
     for shown in (code / "table.py", code / "summary.py", programs / "cpubench.c"):
         shown.write_text("changed")
         assert summary.explorer_digest() == before
     seen = {before}
-    for deciding in (code / "oracle.py", programs / "crashops.c"):
+    for deciding in (code / "oracle.py", programs / "crashops.c", tmp_path / "also.py"):
         deciding.write_text("changed")
         seen.add(summary.explorer_digest())
     (code / "oracle.py").rename(code / "other.py")
-    assert len(seen | {summary.explorer_digest()}) == 4
+    assert len(seen | {summary.explorer_digest()}) == 5
 
 
 def test_results_go_into_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +179,7 @@ def test_results_go_into_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_says_what_it_is_of(builds: Builds) -> None:
-    result = summary.result_of(Request((CASE,)), [outcome()], builds)
+    result = result_of(Request((CASE,)), [outcome()], builds)
     assert result["modules"] == "fastsync"
     assert datetime.fromisoformat(result["date"]).utcoffset() == timedelta(0)
 
@@ -172,7 +192,7 @@ def test_the_whole_block(builds: Builds) -> None:
         outcome(Case("append", "off", "1k-blocks"), FAILURE, other),
         outcome(Case("append", "stock", "1k-blocks"), FAILURE),
     ]
-    result = summary.result_of(Request(tuple(one.case for one in outcomes)), outcomes, builds)
+    result = result_of(Request(tuple(one.case for one in outcomes)), outcomes, builds)
     result["date"] = "2026-11-25T05:22:06+00:00"
     rest = "seed 1, 2, 2026-11-25; modes defer, off"
     assert (
@@ -206,7 +226,7 @@ Kernel 6.12.1, modules {result["modules_sha256"]} (of this tree), {rest}.
 def test_markdown_adds_up(builds: Builds) -> None:
     outcomes = [outcome(), outcome(Case("overwrite", "off", "ordered"), FAILURE)]
     request = Request(tuple(one.case for one in outcomes))
-    text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
+    text = in_markdown(summary.parts(result_of(request, outcomes, builds)))
     assert "| overwrite | 80 | 60 | 400 | 120 | 1 | 25 |" in text
     assert "modes defer, off" in text and "fast_commit" not in text
     assert "| ordered | 1 | 80 | 60 | 400 | 120 | 1 | 25 |" in text
@@ -216,7 +236,7 @@ def test_what_stock_makes_of_fast_commits_stands_beside_ours(builds: Builds) -> 
     modes = ("defer", "stock", "off")
     outcomes = [outcome(Case("mmap", mode, "fast_commit")) for mode in modes]
     request = Request(tuple(one.case for one in outcomes))
-    text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
+    text = in_markdown(summary.parts(result_of(request, outcomes, builds)))
     assert "| mmap | 40 | 30 | 200 | 60 | 0 | 12 |" in text
     assert all(f"| {mode} | 1 | 260 | 0 | 0 | 2 | 3 |" in text for mode in modes)
 
@@ -225,7 +245,7 @@ def test_another_kind_stands_beside_stock_with_the_workloads_that_both_ran(build
     cases = [("mmap", "defer"), ("mmap", "stock"), ("append", "defer")]
     outcomes = [outcome(Case(name, mode, "1k-blocks"), FAILURE) for name, mode in cases]
     request = Request(tuple(one.case for one in outcomes))
-    text = in_markdown(summary.parts(summary.result_of(request, outcomes, builds)))
+    text = in_markdown(summary.parts(result_of(request, outcomes, builds)))
     assert "| 1k-blocks | workloads | states | failures | not on stock |\n" in text
     assert all(f"| {mode} | 1 | 260 | 1 | 0 |" in text for mode in ("defer", "stock"))
 
@@ -234,19 +254,19 @@ def test_the_sentence_names_what_it_does_not_count(builds: Builds) -> None:
     off, stock = (Case("mmap", mode, "fast_commit") for mode in ("off", "stock"))
     outcomes = [outcome(CASE, FAILURE), outcome(stock, FAILURE)]
     request = Request((CASE, off, stock))
-    text = summary.sentence(summary.result_of(request, outcomes, builds))
+    text = summary.sentence(result_of(request, outcomes, builds))
     assert ": 260 states" in text and text.endswith(" 1 break a promise that stock ext4 keeps.")
     other = replace(FAILURE, problems=("f: size is 0",))
     outcomes.append(outcome(off, FAILURE, other, other))
-    assert summary.sentence(summary.result_of(request, outcomes, builds)) == (
+    assert summary.sentence(result_of(request, outcomes, builds)) == (
         f"{text} We do not count off with fast_commit: there stock's code decides what is "
         "durable, and 3 of 260 states fail, 2 of them not on stock."
     )
     assert "with eager_sync" not in text
     outcomes.append(outcome(Case("mmap", "eager", "fast_commit")))
-    text = summary.sentence(summary.result_of(request, outcomes, builds))
+    text = summary.sentence(result_of(request, outcomes, builds))
     outcomes.append(outcome(Case("mmap", "defer+eager", "ordered")))
     assert ": 520 states (260 of them with eager_sync)" in summary.sentence(
-        summary.result_of(request, outcomes, builds)
+        result_of(request, outcomes, builds)
     )
     assert "We do not count off with fast_commit, eager with fast_commit: there" in text

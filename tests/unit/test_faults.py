@@ -1,6 +1,7 @@
 """The I/O error sweep: what a request is for, what is compared, what is kept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -229,7 +230,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     tree = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
     modules = ModuleSet("fastsync", tmp_path / "jbd2.ko", tmp_path / "ext4.ko")
     image = RootImage(tmp_path, tmp_path, "a", {})
-    return Builds(tree, modules, modules, tmp_path, image)
+    return Builds(tree, modules, modules, tmp_path / "jbd2.ko", image)
 
 
 def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
@@ -242,8 +243,26 @@ def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
     kept = json.loads(again.finish().read_text())
     assert kept["complete"] and kept["differences"] == []
     assert summary.load_results(kept) == [STOCK, ours]
+    begun = summary.keeper("x", cases, builds)
     (tmp_path / "ext4.ko").write_text("changed")
+    begun.add(STOCK)  # which guests had loaded before
     assert summary.keeper("x", cases, builds).parts == []
+    (tmp_path / "ext4.ko").write_text("ext4.ko")
+    assert summary.keeper("x", cases, builds).parts == [STOCK]
+
+
+@pytest.mark.parametrize("what", ["flashdev", "scripts"])
+def test_another_device_or_other_scripts_begin_anew(
+    builds: Builds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    summary.keeper("x", [STOCK.case], builds).add(STOCK)
+    assert summary.keeper("x", [STOCK.case], builds).parts == [STOCK]
+    if what == "scripts":
+        monkeypatch.setattr(summary, "sweeper_digest", lambda: "changed")
+    else:
+        (tmp_path / "other.ko").write_text("other")
+        builds = replace(builds, flashdev=tmp_path / "other.ko")
+    assert summary.keeper("x", [STOCK.case], builds).parts == []
 
 
 def test_bugs_are_kept() -> None:
@@ -255,7 +274,8 @@ def test_bugs_are_kept() -> None:
 
 def test_tables_add_up(builds: Builds) -> None:
     results = [STOCK, result("off", *STOCK.faults), result("defer", Fault(1, RECORD, 2, FINE))]
-    kept = summary.result_of([one.case for one in results], results, builds)
+    cases = [one.case for one in results]
+    kept = summary.result_of(cases, results, summary.about(builds))
     text = in_markdown(summary.parts(kept))
     assert "| off | 15 | 2 | 2 | 0 | 0 | 0 | 0 |" in text
     assert "| defer | 10 | 1 | 0 | 0 | 0 | 0 | 1 |" in text

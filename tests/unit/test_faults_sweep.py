@@ -185,17 +185,21 @@ class PlayedGuest:
     recording: Ran
     vm: PlayedVm = field(default_factory=PlayedVm)
     asked: list[Any] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
     forgets: int = 0  # answers of each batch
+    makes_none: bool = False  # of the requests that are to fail
 
     def record(self, folder: Path, options: str) -> Ran:
-        assert (folder / "start.img").exists() and (folder / "script").exists()
+        assert (folder / "start.img").exists()
+        self.scripts.append((folder / "script").read_text())
         self.asked.append(("record", folder.name, options))
         return self.recording
 
     def inject(self, folder: Path, options: str, injections: Iterable[Injection]) -> list[Ran]:
         wanted = list(injections)
         self.asked.append((folder.name, options, wanted))
-        answers = [replace(self.recording, sent=[self.recording.sent[0]]) for _ in wanted]
+        sent = [] if self.makes_none else [self.recording.sent[0]]
+        answers = [replace(self.recording, sent=sent) for _ in wanted]
         return answers[self.forgets :]
 
 
@@ -216,9 +220,16 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builds:
     )
 
 
+def build_of(builds: Builds) -> Path:
+    """What build_dir() is for them."""
+    return builds.flashdev.parent / "build"
+
+
 def sweeper(builds: Builds, recording: Ran) -> tuple[Sweeper, PlayedGuest, list[str]]:
     guest, told = PlayedGuest(recording), list[str]()
-    return Sweeper(guest, builds, told.append), guest, told  # type: ignore[arg-type]
+    folder = build_of(builds)
+    folder.mkdir(exist_ok=True)
+    return Sweeper(guest, builds, folder, told.append), guest, told  # type: ignore[arg-type]
 
 
 SCRIPT = make_script("overwrite")
@@ -246,8 +257,7 @@ def test_every_request_after_the_beginning_fails_once(builds: Builds) -> None:
     ]
     assert told == [f"{name}: recording", f"{name}: 0 of 22 requests", f"{name}: 20 of 22 requests"]
     assert all(isinstance(line, Passing) for line in told)
-    assert (sweep.faults_dir() / name / "script").read_text() == SCRIPT.text
-    assert sweep.faults_dir().name == "faults"
+    assert guest.scripts == [SCRIPT.text] and not list(build_of(builds).iterdir())
     assert (result.case, result.calls[:2], len(result.calls)) == (
         CASE, ("create", "write"), len(SCRIPT.lines),
     )  # fmt: skip
@@ -262,21 +272,26 @@ def test_a_guest_that_answers_for_fewer_requests_is_an_error(builds: Builds) -> 
         one.sweep(CASE)
 
 
+def test_a_case_none_of_whose_requests_is_made_again_is_an_error(builds: Builds) -> None:
+    one, guest, _ = sweeper(builds, recorded(2))
+    guest.makes_none = True
+    with pytest.raises(FastsyncError) as error:
+        one.sweep(CASE)
+    assert str(error.value) == f"{CASE.name}: none of its 2 requests was made a second time"
+
+
 def test_a_case_is_timed(builds: Builds, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([100.0, 102.26])
     monkeypatch.setattr(sweep, "time", SimpleNamespace(monotonic=lambda: next(times)))
     assert sweeper(builds, recorded(1))[0].sweep(CASE).seconds == 2.3
 
 
-def test_on_a_device_that_stays_dead_all_behind_it_fail_and_old_answers_go(builds: Builds) -> None:
+def test_on_a_device_that_stays_dead_all_behind_it_fail(builds: Builds) -> None:
     dead = replace(CASE, dead=True, mode="stock")
-    (sweep.faults_dir() / dead.name).mkdir(parents=True)
-    (sweep.faults_dir() / dead.name / "out").write_text("old")
     one, guest, _ = sweeper(builds, recorded(2))
     assert [fault.first for fault in one.sweep(dead).faults] == [1, 2]
     assert guest.vm.used == ["stock"]
     assert guest.asked[1][2] == [Injection(1, EVERYTHING), Injection(2, EVERYTHING)]
-    assert not (sweep.faults_dir() / dead.name / "out").exists()
 
 
 @pytest.mark.parametrize(("workload", "count"), [("overwrite", 0), ("periodic", 3)])
@@ -338,5 +353,7 @@ def test_a_sweeper_has_a_guest_of_its_own(builds: Builds, monkeypatch: pytest.Mo
             assert one.guest == ("vm", builds.flashdev)  # type: ignore[comparison-overlap]
             assert one.builds == builds
             assert one.report == happened.append
-        booted = (builds.tree, sweep.faults_dir())
-        assert happened == [[], "booting 6.12.1", booted, "gone"]
+            folder = one.folder
+            assert folder.parent == build_of(builds) and folder.is_dir()
+        assert happened == [[], "booting 6.12.1", (builds.tree, folder), "gone"]
+        assert not folder.exists()
