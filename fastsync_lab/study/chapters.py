@@ -67,7 +67,7 @@ def absent(text: str) -> str:
 def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]:
     """What a full run has and these results do not: devices, file systems or schedulers."""
     lines = lines_in(results)
-    axes = study.full
+    axes, elsewhere = study.full, study.not_on(series)
     there = {
         "device": {line.place.device for line in lines},
         "file system": {line.place.system for line in lines},
@@ -76,7 +76,9 @@ def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]
     }
     wanted = {
         "device": axes.devices,
-        "file system": tuple(dict.fromkeys(one.name for one in axes.systems)),
+        "file system": tuple(
+            dict.fromkeys(one.name for one in axes.systems if one.name not in elsewhere)
+        ),
         "scheduler": tuple(one.name for one in axes.schedulers),
         "workload": tuple(one.name for one in axes.workloads),
     }

@@ -277,6 +277,10 @@ class Study(Generic[W]):
         """How far a run goes."""
         return self.quick if quick else self.full
 
+    def not_on(self, series: str) -> set[str]:
+        """The names of file systems that kernels of a series do not have."""
+        return {one.name for one in self.full.systems if not one.is_on(series)}
+
     def cells(self, device: str, *, quick: bool) -> Iterator[Cell[W]]:
         """The cells on one device, in the order that swaps modules least."""
         axes = self.axes(quick=quick)

@@ -138,7 +138,8 @@ def losses(results: Sequence[Result]) -> list[str]:
             if system != OURS or not stock or METRIC not in stock.stats:
                 continue
             found = Pair(stock, ours).times
-            if found.median + found.spread < min(SLOWER, worst.get(name, (SLOWER, ""))[0]):
+            slower = found.median + found.spread < SLOWER
+            if slower and found.median < worst.get(name, (SLOWER, ""))[0]:
                 worst[name] = found.median, result.device
     named = [f"{name} ({times:.3f}× on `{device}`)" for name, (times, device) in worst.items()]
     return [f"Slower than on stock: {', '.join(named)}."] if named else []

@@ -7,6 +7,7 @@ there is room for, and a projector shows its text large. No text is smaller than
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,7 @@ def make_room(picture: "Picture", axes: "Axes") -> None:
 
 def paint_curves(axes: "Axes", figure: Figure) -> None:
     """Curves over the interval."""
-    for curve, style in zip(figure.curves, CURVE_STYLES, strict=False):
+    for curve, style in zip(figure.curves, cycle(CURVE_STYLES), strict=False):
         x, y = zip(*curve.points, strict=True)
         axes.plot(x, y, style, markersize=4, linewidth=1.3, label=curve.name)
     ticks = sorted({x for curve in figure.curves for x, _ in curve.points})

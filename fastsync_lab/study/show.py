@@ -119,21 +119,22 @@ def table_grid(study: Study[Any], table: Table, lines: Sequence[Line]) -> Grid |
 def beside_grid(study: Study[Any], lines: Sequence[Line]) -> Grid | None:
     """A line for each place, with what is compared beside each other; None without that.
 
-    Raises FastsyncError when one is missing.
+    Raises FastsyncError when one is missing that the kernel has.
     """
     one = study.beside
     if one is None:
         return None
     texts = []
     for (device, name), group in grouped(study, lines).items():
-        if missing := [wanted for wanted in one.names if wanted not in group]:
+        elsewhere = study.not_on(next(iter(group.values())).place.series)
+        if missing := [x for x in one.names if x not in group and x not in elsewhere]:
             raise FastsyncError(f"{study.name}, {device}, {name}: the result lacks {missing[0]}")
         texts.append(
             [
                 device,
                 name,
-                *(text_of(group[wanted], one.metric) for wanted in one.names),
-                *(ratio_text(group[a], group[b], one.metric) for a, b in one.ratios),
+                *(text_of(group.get(wanted), one.metric) for wanted in one.names),
+                *(ratio_text(group.get(a), group.get(b), one.metric) for a, b in one.ratios),
                 *(text_of(group.get(name), metric) for metric, names in one.also for name in names),
             ]
         )

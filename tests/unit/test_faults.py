@@ -212,10 +212,15 @@ def test_variants_are_not_mixed() -> None:
 def test_cases() -> None:
     everything = cases_of("all", None, "6.12")
     assert len(set(everything)) == len(everything) == len(workload_names()) * 6 + 3 * 5 * 2
-    assert len(cases_of("mmap", None, "6.12")) == 3 * 5 + 1
+    mapped = cases_of("mmap", None, "6.12")
+    on_stock = {case for case in everything if case.mode == "stock"}
+    assert len({case for case in mapped if case.mode != "stock"}) == 3 * 4 + 1
+    assert {case.workload for case in mapped if case.mode != "stock"} == {"mmap"}
+    assert {case for case in mapped if case.workload != "mmap"} < on_stock < set(everything)
+    assert on_stock < {case for case in mapped if case.mode == "stock"}
     assert {case.mode for case in cases_of("mmap", None, "6.1")} == {"stock", *MTIME_MODES}
     assert result_name(everything, "6.12") == "6.12"
-    assert result_name(cases_of("mmap", ["defer"], "6.12"), "6.12") == "quick-6.12-mmap-stock-defer"
+    assert result_name(cases_of("mmap", ["defer"], "6.12"), "6.12") == "quick-6.12-mmap-defer"
     with pytest.raises(UsageError, match="no workload 'x': allowed are"):
         cases_of("x", None, "6.12")
     with pytest.raises(UsageError, match=r"no mode 'stock' on Linux 6\.12: allowed are"):

@@ -10,7 +10,8 @@ import pytest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
-from fastsync_lab.study import figures, pages, plot, store
+from fastsync_lab.study import figures, pages, plot, show, store
+from fastsync_lab.study.chapters import gaps
 from fastsync_lab.study.documents import marks, replace_block
 from fastsync_lab.study.grid import Grid, in_markdown
 from fastsync_lab.study.store import Result, parse_result
@@ -96,6 +97,20 @@ def test_peers_have_a_table_of_their_own() -> None:
 def test_what_lacks_one_that_is_compared_is_no_result() -> None:
     with pytest.raises(FastsyncError, match="overwrite, sata-ssd, random: the result lacks defer"):
         page(RESULTS, [result(four((1, 2, 3, 4))[:3])])
+
+
+def test_what_a_kernel_does_not_have_is_left_empty_and_not_asked_for() -> None:
+    there = ("stock", "fast_commit", "xfs", "f2fs", "defer")
+    cells = [cell(name, [100 + n], workload="append") for n, name in enumerate(there)]
+    files = studies()["files"]
+    old = result(cells, study="files", kernel="6.1.192")
+    grid = show.beside_grid(files, pages.lines_in([old]))
+    assert grid is not None
+    row = dict(zip(grid.head, grid.lines[0], strict=True))
+    assert (row["defer+eager"], row["defer+eager ÷ stock"], row["defer"]) == ("-", "-", "104")
+    assert not any("eager" in gap for gap in gaps(files, "6.1", [old]))
+    with pytest.raises(FastsyncError, match="the result lacks defer\\+eager"):
+        show.beside_grid(files, pages.lines_in([result(cells, study="files")]))
 
 
 def test_results_of_several_builds_are_told_apart() -> None:

@@ -26,11 +26,14 @@ NOT_IGNORED = ("env", "--default-signal=INT")
 
 @pytest.fixture
 def partial(kernel: str) -> Iterator[Path]:
-    """Where an interrupted run is kept; none before, none after."""
+    """Where an interrupted run is kept; none before, and after that what was there before."""
     path = results_dir() / f"overwrite-quick-{kernel}-{DEVICE}.partial.json"
+    before = path.read_bytes() if path.exists() else None
     path.unlink(missing_ok=True)
     yield path
     path.unlink(missing_ok=True)
+    if before is not None:
+        path.write_bytes(before)
 
 
 def interrupted_in_time(kernel: str, until: str, partial: Path) -> list[str]:
