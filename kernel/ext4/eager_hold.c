@@ -64,11 +64,10 @@ static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
 {
 	struct ext4_eager_inode *ei;
 
-	if (!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER)) {
+	if (!ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER))
 		ext4_set_inode_state(inode, EXT4_STATE_EAGER_NEVER);
-		/* Pairs with the cmpxchg() in ext4_eager_get(). */
-		smp_mb__after_atomic();
-	}
+	/* Pairs with the cmpxchg() in ext4_eager_get(), whoever has set it. */
+	smp_mb();
 	ei = READ_ONCE(EXT4_I(inode)->i_eager);
 	if (!ei)
 		return true;

@@ -169,8 +169,7 @@ static void ext4_eager_give_up(struct super_block *sb, int err)
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
 	if (!is_journal_aborted(journal))
-		jbd2_journal_abort(journal,
-				   err == -EROFS && ext4_forced_shutdown(sb) ?
+		jbd2_journal_abort(journal, ext4_forced_shutdown(sb) ?
 				   -ESHUTDOWN : err);
 }
 

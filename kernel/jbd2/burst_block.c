@@ -39,6 +39,7 @@
 
 #include <linux/buffer_head.h>
 #include <linux/gfp.h>
+#include <linux/iopoll.h>
 
 #include "burst.h"
 
@@ -171,11 +172,15 @@ void jbd2_burst_free_buffers(journal_t *journal)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	struct buffer_head *bh;
-	int i;
+	int i, count;
 
 	for (i = 0; i < JBD2_BURST_BUFFERS; i++) {
 		bh = burst->buffers[i];
-		if (bh && !WARN_ON_ONCE(atomic_read(&bh->b_count) != 1))
+		/* A completion that has unlocked it is about to drop its reference. */
+		if (bh && !WARN_ON_ONCE(read_poll_timeout(atomic_read, count,
+							  count == 1, 10,
+							  USEC_PER_SEC, false,
+							  &bh->b_count)))
 			jbd2_burst_free_buffer(bh);
 		burst->buffers[i] = NULL;
 	}

@@ -412,9 +412,16 @@ int jbd2_carrier_end_record(journal_t *journal, int err)
 	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
 	struct jbd2_flush *flush = &carrier->record;
 
-	/* There is one commit at a time, and none looks at the list for another. */
-	if (likely(!READ_ONCE(carrier->counts)) || list_empty(&flush->list))
+	if (likely(!READ_ONCE(carrier->counts)))
 		return err;
+	/* There is one commit at a time, and none looks at the list for another. */
+	if (list_empty(&flush->list)) {
+		if (err || !(journal->j_flags & JBD2_BARRIER))
+			return err;
+		/* Perhaps it was sent before flushes counted. */
+		return jbd2_carrier_lost(carrier, flush->failed_before) ?
+			-EIO : 0;
+	}
 	jbd2_carrier_note_end(carrier, flush, err, true);
 	return err ?: jbd2_carrier_outwait(carrier, flush);
 }

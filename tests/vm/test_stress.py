@@ -34,6 +34,7 @@ KINDS = {
     "fast_commit": ("-O fast_commit", ""),
     "no journal": ("-O ^has_journal", ""),
     "quota": ("-O quota", "usrquota"),
+    "bigalloc": ("-O bigalloc -C 65536", ""),
 }
 LOGS_DATA = ("ordered", "quota")  # of those kinds with eager_sync
 MOUNTS = ["mtime_update=20,mtime_mode=defer", "mtime_update=50,lazytime", ""]
