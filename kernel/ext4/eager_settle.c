@@ -163,14 +163,19 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 	spin_unlock_irq(&eager->lock);
 }
 
-/* The journal is of no use any more. That somebody has shut it down is no error of it. */
+/*
+ * The journal is of no use any more. That somebody has shut the file system down is no
+ * error of it; but ext4 may have done so for one.
+ */
 static void ext4_eager_give_up(struct super_block *sb, int err)
 {
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 
+	if (ext4_forced_shutdown(sb) &&
+	    !(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS))
+		err = -ESHUTDOWN;
 	if (!is_journal_aborted(journal))
-		jbd2_journal_abort(journal, ext4_forced_shutdown(sb) ?
-				   -ESHUTDOWN : err);
+		jbd2_journal_abort(journal, err);
 }
 
 /* Settling number @number has ended well. */

@@ -415,15 +415,19 @@ int jbd2_carrier_end_record(journal_t *journal, int err)
 	if (likely(!READ_ONCE(carrier->counts)))
 		return err;
 	/* There is one commit at a time, and none looks at the list for another. */
-	if (list_empty(&flush->list)) {
-		if (err || !(journal->j_flags & JBD2_BARRIER))
-			return err;
-		/* Perhaps it was sent before flushes counted. */
-		return jbd2_carrier_lost(carrier, flush->failed_before) ?
-			-EIO : 0;
+	if (!list_empty(&flush->list)) {
+		jbd2_carrier_note_end(carrier, flush, err, true);
+		return err ?: jbd2_carrier_outwait(carrier, flush);
 	}
-	jbd2_carrier_note_end(carrier, flush, err, true);
-	return err ?: jbd2_carrier_outwait(carrier, flush);
+	/* Has it no barriers, or do its own follow? */
+	if (err || !(journal->j_flags & JBD2_BARRIER) ||
+	    jbd2_has_feature_async_commit(journal))
+		return err;
+	/* It was sent before flushes counted, and has just ended. */
+	spin_lock_irq(&carrier->lock);
+	flush->number = carrier->begun;
+	spin_unlock_irq(&carrier->lock);
+	return jbd2_carrier_outwait(carrier, flush);
 }
 
 /**
