@@ -42,7 +42,7 @@ from fastsync_lab.host.errors import FastsyncError, UsageError, check_names
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import UML, KernelTree
 from fastsync_lab.host.options import CONTROL, DEFAULT_INTERVAL_MS, MODES
-from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
+from fastsync_lab.host.paths import CACHED, build_dir, cache_dir, repo_root
 from fastsync_lab.host.progress import Report, progress
 from fastsync_lab.studies import studies
 
@@ -334,10 +334,15 @@ def clean(
     ] = False,
 ) -> None:
     """Remove what was built (build/)."""
-    for folder in (build_dir(), *([cache_dir()] if cache else [])):
-        if folder.exists():
-            shutil.rmtree(folder)
-            print(f"removed {shown(folder)}")
+    found = [build_dir()] if build_dir().exists() else []
+    if cache:
+        found += [path for name in CACHED for path in sorted(cache_dir().glob(name))]
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        print(f"removed {shown(path)}")
 
 
 def check_command(arguments: list[str]) -> None:
@@ -353,9 +358,21 @@ def check_command(arguments: list[str]) -> None:
 
 def main() -> None:
     """Run the command line; an error a user can mend is one line on stderr."""
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        check_command(sys.argv[1:])
-        app(prog_name=app.info.name)
+        check_command(arguments)
+        status: int | None = app(arguments, prog_name=app.info.name, standalone_mode=False)
     except FastsyncError as error:
         print(f"fastsync: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except typer.TyperException as error:
+        print(f"fastsync: {usage_error(error)}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(status)
+
+
+def usage_error(error: typer.TyperException) -> str:
+    """What typer says of bad usage in one line, and who knows better."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{said}: see `{context.command_path} -h`" if context else said

@@ -12,6 +12,9 @@ from typing import IO, Any
 from fastsync_lab.host.interrupt import STOP
 
 LOCK_RETRY_S = 0.1
+# What the cache has, as patterns: all that `clean --cache` removes. The folder itself may be one
+# that a user has named, and have files of his own.
+CACHED = ("chroots", "debug", "downloads", "images", "kernels", "processors", "sqlite-*", "lock")
 
 
 def repo_root() -> Path:

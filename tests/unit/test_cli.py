@@ -1,11 +1,13 @@
 """./fastsync: help, errors and exit statuses, as a user meets them."""
 
 import os
+import re
 import shlex
 import shutil
 import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
+from fnmatch import fnmatch
 from itertools import takewhile
 from math import inf
 from pathlib import Path
@@ -21,7 +23,7 @@ from fastsync_lab.cli import vm
 from fastsync_lab.host import shell, terminal
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import load_series
-from fastsync_lab.host.paths import build_dir, cache_dir, repo_root, results_dir
+from fastsync_lab.host.paths import CACHED, build_dir, cache_dir, repo_root, results_dir
 from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
 
@@ -168,8 +170,11 @@ def test_unknown_names_are_one_line_with_what_is_allowed(
         ["vm", "--time-limit", "0", "--", "true"],
     ],
 )
-def test_bad_usage_is_status_2(arguments: list[str]) -> None:
-    assert fastsync(*arguments).status == 2
+def test_bad_usage_is_one_line_and_status_2(arguments: list[str]) -> None:
+    done = fastsync(*arguments)
+    assert (done.status, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("fastsync: ") and line.endswith(f"see `fastsync {arguments[0]} -h`")
 
 
 OF_A_GUEST = ["--device", "ufs", "--devices", "2", "--share", "/tmp", "--share", "/var:rw"]
@@ -267,8 +272,19 @@ def test_clean_removes_build_and_only_on_request_the_cache(
         folder.mkdir()
     assert CliRunner().invoke(cli.app, ["clean"]).exit_code == 0
     assert (built.exists(), cache.exists()) == (False, True)
-    assert CliRunner().invoke(cli.app, ["clean", "--cache"]).exit_code == 0
-    assert not cache.exists()
+    for name in ("kernels", "sqlite-3.50.4", "my-own"):
+        (cache / name).mkdir()
+    (cache / "lock").touch()
+    said = CliRunner().invoke(cli.app, ["clean", "--cache"])
+    assert said.exit_code == 0 and said.stdout.count("removed ") == 3
+    assert [path.name for path in cache.iterdir()] == ["my-own"]
+
+
+def test_clean_knows_all_that_is_put_into_the_cache() -> None:
+    texts = [file.read_text() for file in (repo_root() / "fastsync_lab").rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r'cache_dir\(\) / f?"([\w-]+)', text)}
+    assert len(names) >= 7
+    assert [name for name in names if not any(fnmatch(name, one) for one in CACHED)] == []
 
 
 @pytest.mark.parametrize(
