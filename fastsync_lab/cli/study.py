@@ -58,10 +58,15 @@ def run(
     mips: MipsOption = DEFAULT_MIPS,
     json: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write all rows to this file, too: an object for each."),
+        typer.Option(
+            metavar="FILE",
+            help="Write all rows to this file, too: an object for each.",
+            dir_okay=False,
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the results into this PNG.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the results into this PNG.", dir_okay=False),
     ] = None,
 ) -> None:
     """Run studies in the virtual machine, print tables, keep JSON under results/.

@@ -28,7 +28,12 @@ from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.paths import build_dir
 from fastsync_lab.host.progress import progress
 from fastsync_lab.machine.config import VmConfig, check_machine, parse_share
-from fastsync_lab.machine.device import DEVICES_RANGE, load_profile, profile_names
+from fastsync_lab.machine.device import (
+    CAPACITY_MIB_RANGE,
+    DEVICES_RANGE,
+    load_profile,
+    profile_names,
+)
 from fastsync_lab.machine.image import DEFAULT, image_names, root_image
 from fastsync_lab.machine.vm import Vm
 
@@ -43,7 +48,10 @@ DeviceOption = Annotated[
         autocompletion=COMPLETE_DEVICE,
     ),
 ]
-CapacityOption = Annotated[int, typer.Option(metavar="MIB", help="Its capacity in MiB.", min=16)]
+CapacityOption = Annotated[
+    int,
+    typer.Option(metavar="MIB", help="Its capacity in MiB.", min=16, max=CAPACITY_MIB_RANGE[1]),
+]
 DevicesOption = Annotated[
     int,
     typer.Option(
@@ -69,7 +77,9 @@ DebugKernelOption = Annotated[
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out)."
+        metavar="FOLDER",
+        help="The host's folder behind $FASTSYNC_OUT (default: build/vm-out).",
+        file_okay=False,
     ),
 ]
 ShareOption = Annotated[

@@ -349,9 +349,7 @@ def build_qasio(tree: KernelTree, *, report: Report = silent) -> Path:
 
     Raises UsageError for a kernel that it is not for.
     """
-    if "qasio" not in own_modules(tree):
-        known = [name for name, series in load_series().items() if series.qasio]
-        raise UsageError(f"qasio is not for Linux {tree.series}, only for {', '.join(known)}")
+    load_series()[tree.series].check_qasio()
     return build_own_module("qasio", tree, report)
 
 

@@ -61,6 +61,12 @@ class Series:
         """Raise UsageError for a name that is none of its modes, nor of `more`."""
         check_names("mode", names, (*self.modes, *more), where=f" on Linux {self.name}")
 
+    def check_qasio(self) -> None:
+        """Raise UsageError if kernel/qasio/ is not for it."""
+        if not self.qasio:
+            known = ", ".join(one.name for one in load_series().values() if one.qasio)
+            raise UsageError(f"qasio is not for Linux {self.name}, only for {known}")
+
     def names(self, debian_version: str, more: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         """The release and the packages that belong to a version of the source package.
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fastsync_lab.host.age import age
-from fastsync_lab.host.build import source_digest
+from fastsync_lab.host.build import OURS, source_digest
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.paths import repo_root, results_dir, write_json
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Part as Paragraph
@@ -69,8 +70,22 @@ def tables_of(
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
-    """What is kept in these files, in the order of their names; a file may be missing."""
-    return [json.loads(path.read_text()) for path in sorted(paths) if path.exists()]
+    """What is kept in these files, in the order of their names; a file may be missing.
+
+    Raises FastsyncError for a file that is no result.
+    """
+    return [read_result(path) for path in sorted(paths) if path.exists()]
+
+
+def read_result(path: Path) -> Result:
+    """What is kept in a file. Raises FastsyncError when it cannot be read, or is no result."""
+    try:
+        result = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise FastsyncError(f"cannot read the results in {path}: {error}") from error
+    if not isinstance(result, dict):
+        raise FastsyncError(f"{path} holds no results")
+    return result
 
 
 def write_tables(
@@ -93,7 +108,7 @@ def whole_results(kind: str) -> list[Result]:
     """The results of whole runs with our modules: results/KIND-SERIES.json."""
     paths = results_dir().glob(f"{kind}-*.json")
     results = read_results(path for path in paths if "quick" not in path.name)
-    return [one for one in results if one["complete"] and one["modules"] == "fastsync"]
+    return [one for one in results if one.get("complete") and one.get("modules") == OURS]
 
 
 def write_blocks(

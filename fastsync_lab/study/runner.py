@@ -253,8 +253,10 @@ def run_studies(
     `json_path`: all rows in one file, besides. Raises FastsyncError when anything fails; run
     again, it goes on with what is missing.
     """
-    series = find_series(kernel).name
-    jobs = plan(studies, series=series, quick=quick, devices=devices, mips=mips)
+    series = find_series(kernel)
+    if any("qasio" in study.modules for study in studies):
+        series.check_qasio()
+    jobs = plan(studies, series=series.name, quick=quick, devices=devices, mips=mips)
     setting = prepare_setting(studies, kernel, report)
     stop = threading.Event()
     tally = Tally(sum(job.runs for job in jobs), "runs", report)

@@ -17,6 +17,7 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import upstream_version
 from fastsync_lab.host.paths import results_dir, write_json
 from fastsync_lab.machine.processor import DEFAULT_MIPS, label, speed
+from fastsync_lab.study.keeper import read_result
 from fastsync_lab.study.rows import Line, Place, Row, lines_of, machine_name, series_name
 
 FORMAT = 2
@@ -164,10 +165,7 @@ def full_results() -> list[Path]:
 
 def load_result(path: Path) -> Result:
     """A whole result. Raises FastsyncError when it cannot be read, or is not whole."""
-    try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FastsyncError(f"cannot read the results in {path}: {error}") from error
+    data = read_result(path)
     if not data.get("complete"):
         raise FastsyncError(f"{path} is of an interrupted run; run it again to complete it")
     try:

@@ -146,6 +146,7 @@ def test_list_has_a_line_for_each_of_what_there_is() -> None:
         ),
         (["faults", "x"], "no workload 'x': allowed are all, overwrite, "),
         (["faults", "--mode", "x"], "no mode 'x' on Linux 6.12: allowed are off, truncate, "),
+        (["run", "beside", "--kernel", "6.1"], "qasio is not for Linux 6.1, only for 6.12, 7.2"),
         (["run", "overwrite", "--device", "x"], "no device profile 'x': allowed are emmc, "),
     ],
 )
@@ -167,6 +168,10 @@ def test_unknown_names_are_one_line_with_what_is_allowed(
         ["run"],
         ["vm", "--memory", "100", "--", "true"],
         ["vm", "--processors", "0", "--", "true"],
+        ["vm", "--device-mib", "99999999", "--", "true"],
+        ["vm", "--out", __file__, "--", "true"],
+        ["run", "overwrite", "--json", "/"],
+        ["run", "overwrite", "--plot", "/"],
         ["vm", "--time-limit", "0", "--", "true"],
     ],
 )

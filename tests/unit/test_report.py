@@ -10,9 +10,11 @@ import pytest
 
 from fastsync_lab.cli import report
 from fastsync_lab.host import mutants
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.studies import studies
 from fastsync_lab.study import chapters, html, profiles
 from fastsync_lab.study.grid import Grid
+from fastsync_lab.study.keeper import read_results
 from fastsync_lab.study.store import Result, parse_result
 from tests.unit.study_results import cell, four, overwrite, result
 
@@ -184,3 +186,12 @@ def test_the_page_lies_in_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = report.write_report(studies())
     assert path == tmp_path / "build" / "report.html" and len(written) == 2 and aged
     assert path.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("text", ["<<<<<<< ours\n{}", "[]"])
+def test_a_file_that_is_no_result_is_one_clear_line(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "crash-6.12.json"
+    file.write_text(text)
+    with pytest.raises(FastsyncError, match=r"crash-6\.12\.json") as error:
+        read_results([file, tmp_path / "crash-7.2.json"])
+    assert "\n" not in str(error.value)
