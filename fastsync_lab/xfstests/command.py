@@ -53,7 +53,7 @@ def left_dir(series: str) -> Path:
     return build_dir() / "xfstests" / f"left-{series}"
 
 
-def store_of(setting: Setting, modes: Sequence[str]) -> Store:
+def store_of(setting: Setting, modes: Sequence[str], limit_s: float) -> Store:
     """The results of these modes that still hold."""
     about = {
         "kernel_release": setting.tree.release,
@@ -61,7 +61,7 @@ def store_of(setting: Setting, modes: Sequence[str]) -> Store:
         "source_sha256": source_digest(setting.tree.series),
     }
     path = result_path(setting.tree.series)
-    return Store(path, {mode: setting.key(mode) for mode in modes}, about)
+    return Store(path, {mode: setting.key(mode) for mode in modes}, about, limit_s)
 
 
 def run(
@@ -73,7 +73,7 @@ def run(
     Raises FastsyncError when something cannot be built, or a test cannot be run at all.
     """
     setting = make_setting(asked.suite, kernel, report)
-    store = store_of(setting, asked.modes)
+    store = store_of(setting, asked.modes, limit_s)
     left = left_dir(setting.tree.series)
     failed = []
 
@@ -85,4 +85,9 @@ def run(
     work = Work(store, asked.modes, limit_s, Tally(todo, "runs", report), finished)
     machines = [Machine(setting, left, report) for _ in range(jobs or os.cpu_count() or 1)]
     run_all(work, machines, asked.tests)
+    if not store.finish():
+        report(
+            f"{result_path(setting.tree.series).name} has more tests, of other modules: it stays "
+            "until these have been run, too"
+        )
     return store, failed

@@ -12,7 +12,7 @@ from fastsync_lab.host.errors import FastsyncError, TimeLimitError
 from fastsync_lab.host.options import mode_options
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.xfstests.results import DIED, FAIL, HUNG, NOT_RUN, PASS, Run
+from fastsync_lab.xfstests.results import DIED, FAIL, NOT_RUN, PASS, Run, hung
 
 PROFILE = "nvme"
 DEVICES = 3
@@ -94,12 +94,12 @@ class Guest:
             try:
                 said = self._call(f"await_test {following}", limit_s)
             except TimeLimitError as error:
-                yield self._lost(test, HUNG, error)
+                yield self._lost(test, hung(limit_s), error)
                 return
             except FastsyncError as error:
                 if self.vm.running:
                     raise
-                yield self._lost(test, DIED, error)
+                yield self._lost(test, Run(DIED, 0), error)
                 return
             part = part_of(said, test)
             run = parse_part(part, round(time.monotonic() - begin_s))
@@ -115,12 +115,12 @@ class Guest:
     def _left(self, test: str) -> str:
         return f"{self.mode}/{test.replace('/', '-')}"
 
-    def _lost(self, test: str, verdict: str, error: FastsyncError) -> Run:
+    def _lost(self, test: str, run: Run, error: FastsyncError) -> Run:
         """The guest has gone; what its console said is kept."""
         place = self.vm.out_dir / self._left(test)
         place.mkdir(parents=True, exist_ok=True)
         (place / "error").write_text(f"{error}\n")
-        return Run(verdict, 0)
+        return run
 
     def _call(self, script: str, limit_s: float = PREPARE_LIMIT_S) -> str:
         return self.vm.run(f"{self.functions}\n{script}", timeout_s=limit_s).stdout

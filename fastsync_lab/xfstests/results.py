@@ -25,7 +25,11 @@ WORSE = "passes on stock only"
 BETTER = "passes on ours only"
 OTHER = "otherwise than on stock"
 FLAKY = "flaky"
+VARIES = "varies on ours only"
 OPEN = "not known yet"
+
+# So often is run what differs from stock, and what stock always passes and ours now and then.
+TWICE, MOST_RUNS = 2, 5
 
 
 @dataclass(frozen=True)
@@ -56,26 +60,74 @@ Runs = dict[str, list[Run]]
 
 
 class Store:
-    """The runs of each mode, in a file that is written after each."""
+    """The runs of each mode, in `path`'s *.partial.json, which is written after each.
 
-    def __init__(self, path: Path, keys: Mapping[str, Key], about: Mapping[str, Any]) -> None:
-        """`keys` by mode. What the file has of another key is left out; `about` is kept with it."""
-        self._path, self._keys, self._about = path, keys, about
-        self._kept = read_modes(path)
+    They take the place of what `path` has when all are over.
+    """
+
+    def __init__(
+        self, path: Path, keys: Mapping[str, Key], about: Mapping[str, Any], limit_s: float
+    ) -> None:
+        """`keys` by mode. Runs of another key, and those that hung sooner, do not count."""
+        self._path, self._partial = path, path.with_suffix(".partial.json")
+        self._keys, self._about = keys, about
+        self._kept, self._begun = read_modes(path), read_modes(self._partial)
         self.runs: dict[str, Runs] = {
-            mode: runs_of(self._kept[mode])
-            if mode in self._kept and self._kept[mode]["key"] == asdict(key)
-            else {}
+            mode: known_runs(self._kept, mode, key, limit_s)
+            | known_runs(self._begun, mode, key, limit_s)
             for mode, key in keys.items()
         }
 
     def add(self, mode: str, test: str, run: Run) -> None:
         """A run is over."""
         self.runs[mode].setdefault(test, []).append(run)
-        modes = {mode: data for mode, data in self._kept.items() if mode not in self._keys}
-        for name, key in self._keys.items():
-            modes[name] = {"key": asdict(key), "tests": runs_json(self.runs[name])}
-        write_json(self._path, {"format": FORMAT, **self._about, "modes": modes})
+        self._write(self._partial, self._modes())
+
+    def finish(self) -> bool:
+        """All are over; whether they have taken their place.
+
+        Not if what is kept of a mode, with another key, has a test that these have not.
+        """
+        modes = self._modes()
+        for name, mine in modes.items():
+            kept = self._kept.get(name, mine)
+            if kept["key"] != mine["key"] and not kept["tests"].keys() <= mine["tests"].keys():
+                return False
+        self._write(self._path, {**self._kept, **modes})
+        self._partial.unlink(missing_ok=True)
+        return True
+
+    def _modes(self) -> dict[str, Any]:
+        """What has been run, of other modes as well."""
+        mine = {
+            name: {"key": asdict(key), "tests": runs_json(self.runs[name])}
+            for name, key in self._keys.items()
+        }
+        return {**self._begun, **mine}
+
+    def _write(self, path: Path, modes: Mapping[str, Any]) -> None:
+        write_json(path, {"format": FORMAT, **self._about, "modes": modes})
+
+
+def known_runs(modes: Mapping[str, Any], mode: str, key: Key, limit_s: float) -> Runs:
+    """The runs of a mode that hold for a key, and with such a time limit."""
+    if mode not in modes or modes[mode]["key"] != asdict(key):
+        return {}
+    found = {
+        test: [one for one in of if one.verdict != HUNG or hung_after_s(one) >= limit_s]
+        for test, of in runs_of(modes[mode]).items()
+    }
+    return {test: of for test, of in found.items() if of}
+
+
+def hung(limit_s: float) -> Run:
+    """A test did not end in time."""
+    return Run(HUNG, 0, f"{limit_s:g} s were over")
+
+
+def hung_after_s(run: Run) -> float:
+    """The time limit of a run that hung, in s."""
+    return float(run.why.partition(" ")[0])
 
 
 def read_modes(path: Path) -> dict[str, Any]:
@@ -119,23 +171,33 @@ def verdict_of(runs: Sequence[Run]) -> str:
 def compare(stock: Sequence[Run], ours: Sequence[Run]) -> str:
     """What a mode has in a test, against stock.
 
-    A difference counts once both were run twice and each had the same verdict both times. What does
-    not apply on stock is not tried on ours.
+    A difference counts once both were run TWICE and each had the same verdict both times; or once
+    ours has failed now and then in MOST_RUNS, and stock never. What does not apply on stock is not
+    tried on ours.
     """
     verdicts = (verdict_of(stock), verdict_of(ours))
     if verdicts == (NOT_RUN, OPEN):
         return SAME
     if OPEN in verdicts:
         return OPEN
-    if FLAKY in verdicts:
+    only_ours = verdicts == (PASS, FLAKY)
+    if FLAKY in verdicts and not only_ours:
         return FLAKY
     if verdicts[0] == verdicts[1]:
         return SAME
-    if min(len(stock), len(ours)) < 2:
+    if min(len(stock), len(ours)) < runs_wanted(stock, ours):
         return OPEN
+    if only_ours:
+        return VARIES
     if verdicts[0] == PASS:
         return WORSE
     return BETTER if verdicts[1] == PASS else OTHER
+
+
+def runs_wanted(stock: Sequence[Run], ours: Sequence[Run]) -> int:
+    """How often a test that differs has to be run on both."""
+    only_ours = (verdict_of(stock), verdict_of(ours)) == (PASS, FLAKY)
+    return MOST_RUNS if only_ours else TWICE
 
 
 def still_to_run(
@@ -150,9 +212,12 @@ def still_to_run(
             if verdict_of(stock) != NOT_RUN:
                 once += [(mode, test) for mode in missing]
             continue
-        different = [
-            mode for mode in modes if mode != CONTROL and compare(stock, mine[mode]) == OPEN
-        ]
-        both = [CONTROL, *different] if different else []
-        again += [(mode, test) for mode in both if len(mine[mode]) < 2]
+        wanted = {
+            mode: runs_wanted(stock, mine[mode])
+            for mode in modes
+            if mode != CONTROL and compare(stock, mine[mode]) == OPEN
+        }
+        if wanted:
+            wanted = {CONTROL: max(wanted.values()), **wanted}
+        again += [(mode, test) for mode, most in wanted.items() if len(mine[mode]) < most]
     return once + again

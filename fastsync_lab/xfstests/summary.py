@@ -18,6 +18,7 @@ from fastsync_lab.xfstests.results import (
     OTHER,
     PASS,
     SAME,
+    VARIES,
     WORSE,
     Runs,
     compare,
@@ -26,7 +27,7 @@ from fastsync_lab.xfstests.results import (
 )
 
 VERDICTS = (PASS, FAIL, NOT_RUN, HUNG, DIED, FLAKY)
-COLUMNS = ("tests", *VERDICTS[:5], SAME, FLAKY, WORSE)
+COLUMNS = ("tests", *VERDICTS[:5], SAME, FLAKY, VARIES, WORSE, OPEN)
 # What a partial run of before had left open.
 ASKED_FOR = tuple(f"generic/{number}" for number in ("040", "041", "388", "455", "475", "482"))
 
@@ -44,25 +45,25 @@ def table_rows(runs: Mapping[str, Runs], tests: Sequence[str]) -> list[tuple[str
             continue
         known = [test for test in tests if verdict_on(runs, mode, test) != OPEN]
         verdicts = Counter(verdict_on(runs, mode, test) for test in known)
-        against = Counter(comparisons(runs, mode, known).values())
+        against = Counter(comparisons(runs, mode, tests).values())
         cells = [str(len(known)), *(str(verdicts[name]) for name in VERDICTS[:5])]
         if mode == CONTROL:
-            cells += ["", str(verdicts[FLAKY]), ""]
+            cells += ["", str(verdicts[FLAKY]), "", "", str(len(tests) - len(known))]
         else:
-            cells += [str(against[name]) for name in (SAME, FLAKY, WORSE)]
+            cells += [str(against[name]) for name in (SAME, FLAKY, VARIES, WORSE, OPEN)]
         rows.append((mode, *cells))
     return rows
 
 
 def differences(runs: Mapping[str, Runs], tests: Iterable[str]) -> list[tuple[str, str, str]]:
-    """(mode, test, what) of every test that has not the same verdict as on stock."""
+    """(mode, test, what) of every test that was run, and has not the same verdict as on stock."""
     tests = list(tests)
     return [
         (mode, test, what)
         for mode in runs
         if mode != CONTROL
         for test, what in comparisons(runs, mode, tests).items()
-        if what not in (SAME, OPEN)
+        if what != SAME and runs[mode].get(test) and runs[CONTROL].get(test)
     ]
 
 
@@ -81,7 +82,7 @@ def print_results(runs: Mapping[str, Runs], tests: Sequence[str]) -> bool:
     found = differences(runs, tests)
     for mode, test, what in found:
         print(f"{mode} {test}: {what} ({history(runs, mode, test)})")
-    return any(what in (WORSE, OTHER) for _, _, what in found)
+    return any(what in (WORSE, OTHER, VARIES) for _, _, what in found)
 
 
 def history(runs: Mapping[str, Runs], mode: str, test: str) -> str:
@@ -154,7 +155,8 @@ def asked_for(runs: Mapping[str, Runs]) -> Grid:
 
 def load() -> list[Result]:
     """What the last runs left, one for each kernel series."""
-    return read_results(results_dir().glob("xfstests-*.json"))
+    paths = results_dir().glob("xfstests-*.json")
+    return read_results(path for path in paths if not path.name.endswith(".partial.json"))
 
 
 def write_xfstests() -> None:

@@ -14,7 +14,7 @@ from fastsync_lab.host.progress import Tally
 from fastsync_lab.host.shell import Completed
 from fastsync_lab.host.shell import run as shell_run
 from fastsync_lab.xfstests import run as run_module
-from fastsync_lab.xfstests.command import request
+from fastsync_lab.xfstests.command import LIMIT_S, request
 from fastsync_lab.xfstests.guest import Guest, mount_options, parse_part, part_of
 from fastsync_lab.xfstests.results import (
     BETTER,
@@ -27,12 +27,14 @@ from fastsync_lab.xfstests.results import (
     OTHER,
     PASS,
     SAME,
+    VARIES,
     WORSE,
     Key,
     Run,
     Runs,
     Store,
     compare,
+    hung,
     parse_run,
     runs_json,
     still_to_run,
@@ -210,14 +212,17 @@ class FakeVm:
 
 @pytest.mark.parametrize(
     ("error", "verdict"),
-    [(TimeLimitError("no answer in time"), HUNG), (FastsyncError("it ended by itself"), DIED)],
+    [
+        (TimeLimitError("no answer in time"), hung(5)),
+        (FastsyncError("it ended by itself"), Run(DIED, 0)),
+    ],
 )
 def test_a_lost_guest_is_a_verdict_and_what_it_said_is_kept(
-    error: FastsyncError, verdict: str, tmp_path: Path
+    error: FastsyncError, verdict: Run, tmp_path: Path
 ) -> None:
     vm = FakeVm(tmp_path, error, running=False)
     guest = Guest(vm, "", "defer")  # type: ignore[arg-type]
-    assert list(guest.run(["generic/001", "generic/002"], limit_s=5)) == [Run(verdict, 0)]
+    assert list(guest.run(["generic/001", "generic/002"], limit_s=5)) == [verdict]
     assert (tmp_path / "defer" / "generic-001" / "error").read_text() == f"{error}\n"
 
 
@@ -244,7 +249,14 @@ def test_a_script_that_fails_in_a_live_guest_is_an_error(tmp_path: Path) -> None
         ([PASSED, PASSED], [FAILED, FAILED], WORSE),
         ([FAILED, FAILED], [PASSED, PASSED], BETTER),
         ([FAILED, FAILED], [Run(HUNG, 0), Run(HUNG, 0)], OTHER),
-        ([PASSED, PASSED], [FAILED, PASSED], FLAKY),
+        ([PASSED, PASSED], [FAILED, PASSED], OPEN),
+        ([PASSED] * 5, [FAILED, *[PASSED] * 3], OPEN),
+        ([PASSED] * 4, [FAILED, *[PASSED] * 4], OPEN),
+        ([PASSED] * 5, [FAILED, *[PASSED] * 4], VARIES),
+        ([FAILED, PASSED], [FAILED, PASSED], FLAKY),
+        ([FAILED, FAILED], [FAILED, PASSED], FLAKY),
+        ([FAILED], [FAILED, PASSED], FLAKY),
+        ([FAILED, PASSED], [PASSED], FLAKY),
         ([FAILED, PASSED], [FAILED, FAILED], FLAKY),
     ],
 )
@@ -265,6 +277,18 @@ def test_what_differs_is_run_once_more_on_both_and_then_no_more() -> None:
     assert still_to_run(runs, ["a", "b"], MODES) == []
     again = {CONTROL: {"a": [PASSED], "b": [PASSED]}, "defer": {"a": [FAILED], "b": [FAILED]}}
     assert still_to_run(again, ["a", "b"], MODES) == first
+
+
+def test_what_only_ours_fails_now_and_then_is_run_more_often() -> None:
+    both = [(CONTROL, "a"), ("defer", "a")]
+    runs: dict[str, Runs] = {CONTROL: {"a": [PASSED]}, "defer": {"a": [FAILED]}}
+    rounds = 0
+    while todo := still_to_run(runs, ["a"], MODES):
+        assert todo == both
+        runs[CONTROL]["a"].append(PASSED)
+        runs["defer"]["a"].append(PASSED)
+        rounds += 1
+    assert (rounds, compare(runs[CONTROL]["a"], runs["defer"]["a"])) == (4, VARIES)
 
 
 def test_what_does_not_apply_on_stock_is_not_tried_on_ours() -> None:
@@ -320,14 +344,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     keys = dict.fromkeys(MODES, KEY)
     first = FakeMachine({(CONTROL, "a"): [PASSED]})
     with pytest.raises(Interrupted):
-        run_with([first], Store(path, keys, {}), ["a"])
+        run_with([first], Store(path, keys, {}, LIMIT_S), ["a"])
     assert first.closed
-    second = FakeMachine({("defer", "a"): [FAILED, PASSED], (CONTROL, "a"): [PASSED]})
-    store = Store(path, keys, {})
+    second = FakeMachine({("defer", "a"): [FAILED] * 2, (CONTROL, "a"): [PASSED]})
+    store = Store(path, keys, {}, LIMIT_S)
     reports = run_with([second], store, ["a"])
-    assert store.runs == {CONTROL: {"a": [PASSED, PASSED]}, "defer": {"a": [FAILED, PASSED]}}
+    assert store.runs == {CONTROL: {"a": [PASSED, PASSED]}, "defer": {"a": [FAILED, FAILED]}}
     assert reports[0] == "defer a: fail, 4 s"
-    assert Store(path, keys, {}).runs == store.runs
+    assert Store(path, keys, {}, LIMIT_S).runs == store.runs
 
 
 def test_guests_share_the_tests_and_keep_all_verdicts(
@@ -335,7 +359,7 @@ def test_guests_share_the_tests_and_keep_all_verdicts(
 ) -> None:
     monkeypatch.setattr(run_module, "CHUNK", 2)
     tests = list("abcdefgh")
-    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {})
+    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {}, LIMIT_S)
     machines = [
         FakeMachine({(mode, test): [PASSED] for mode in MODES for test in tests}) for _ in range(3)
     ]
@@ -348,7 +372,7 @@ def test_guests_share_the_tests_and_keep_all_verdicts(
 
 
 def test_a_guest_that_cannot_go_on_ends_the_others_behind_their_test(tmp_path: Path) -> None:
-    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {})
+    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {}, LIMIT_S)
     work = work_for(store, [])
     work.stop.set()
     work.do(FakeMachine({(CONTROL, "a"): [PASSED]}), ["a", "b"])  # type: ignore[arg-type]
@@ -358,19 +382,51 @@ def test_a_guest_that_cannot_go_on_ends_the_others_behind_their_test(tmp_path: P
 @pytest.mark.parametrize("field", list(Key.__dataclass_fields__))
 def test_results_of_another_key_do_not_count(field: str, tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
-    Store(path, {CONTROL: KEY, "defer": KEY}, {}).add("defer", "a", PASSED)
+    Store(path, {CONTROL: KEY, "defer": KEY}, {}, LIMIT_S).add("defer", "a", PASSED)
     other = {CONTROL: KEY, "defer": replace(KEY, **{field: "other"})}
-    store = Store(path, other, {})
+    store = Store(path, other, {}, LIMIT_S)
     assert store.runs["defer"] == {}
     store.add(CONTROL, "a", PASSED)
-    assert json.loads(path.read_text())["modes"]["defer"]["tests"] == {}
+    partial = json.loads((tmp_path / "xfstests.partial.json").read_text())
+    assert partial["modes"]["defer"]["tests"] == {}
+
+
+def test_what_was_kept_stays_until_all_of_it_is_known_anew(tmp_path: Path) -> None:
+    path = tmp_path / "xfstests.json"
+    old = Store(path, {CONTROL: KEY, "off": KEY, "defer": KEY}, {"built": 1}, LIMIT_S)
+    for mode in (CONTROL, "off", "defer"):
+        old.add(mode, "a", PASSED)
+        old.add(mode, "b", PASSED)
+    assert old.finish() and not path.with_suffix(".partial.json").exists()
+    kept = path.read_text()
+    keys = {CONTROL: KEY, "defer": replace(KEY, modules_sha256="other")}
+    new = Store(path, keys, {"built": 2}, LIMIT_S)
+    new.add("defer", "a", FAILED)
+    assert not new.finish() and path.read_text() == kept
+    again = Store(path, keys, {"built": 2}, LIMIT_S)
+    assert again.runs == {CONTROL: {"a": [PASSED], "b": [PASSED]}, "defer": {"a": [FAILED]}}
+    again.add("defer", "b", PASSED)
+    assert again.finish()
+    result = json.loads(path.read_text())
+    assert (result["built"], list(result["modes"])) == (2, [CONTROL, "off", "defer"])
+    assert result["modes"]["defer"]["tests"] == {"a": ["fail, 4 s, output"], "b": ["pass, 3 s"]}
+    assert result["modes"]["off"]["tests"] == {"a": ["pass, 3 s"], "b": ["pass, 3 s"]}
+
+
+def test_what_hung_counts_as_long_as_it_has_no_more_time(tmp_path: Path) -> None:
+    path = tmp_path / "xfstests.json"
+    store = Store(path, {CONTROL: KEY}, {}, 60)
+    store.add(CONTROL, "a", hung(60))
+    store.add(CONTROL, "b", PASSED)
+    assert Store(path, {CONTROL: KEY}, {}, 60).runs == store.runs
+    assert Store(path, {CONTROL: KEY}, {}, 61).runs == {CONTROL: {"b": [PASSED]}}
 
 
 def test_modes_that_are_not_asked_for_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
-    Store(path, {CONTROL: KEY, "off": KEY}, {}).add("off", "a", PASSED)
-    Store(path, {CONTROL: KEY}, {}).add(CONTROL, "a", PASSED)
-    assert Store(path, {"off": KEY}, {}).runs == {"off": {"a": [PASSED]}}
+    Store(path, {CONTROL: KEY, "off": KEY}, {}, LIMIT_S).add("off", "a", PASSED)
+    Store(path, {CONTROL: KEY}, {}, LIMIT_S).add(CONTROL, "a", PASSED)
+    assert Store(path, {"off": KEY}, {}, LIMIT_S).runs == {"off": {"a": [PASSED]}}
 
 
 @pytest.mark.parametrize(
@@ -383,7 +439,7 @@ def test_modes_that_are_not_asked_for_are_kept(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_begun_anew(text: str, tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
     path.write_text(text)
-    assert Store(path, {CONTROL: KEY}, {}).runs == {CONTROL: {}}
+    assert Store(path, {CONTROL: KEY}, {}, LIMIT_S).runs == {CONTROL: {}}
 
 
 @pytest.mark.parametrize("one", [PASSED, FAILED, Run(FAIL, 12, "status, kernel log")])

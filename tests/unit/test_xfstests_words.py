@@ -25,8 +25,8 @@ RUNS: dict[str, Runs] = {
 def test_table_counts_verdicts_and_comparisons() -> None:
     rows = summary.table_rows(RUNS, ["a", "b", "c", "d"])
     assert rows == [
-        (CONTROL, "4", "2", "1", "1", "0", "0", "", "0", ""),
-        ("defer", "3", "0", "2", "1", "0", "0", "2", "0", "1"),
+        (CONTROL, "4", "2", "1", "1", "0", "0", "", "0", "", "", "0"),
+        ("defer", "3", "0", "2", "1", "0", "0", "2", "0", "0", "1", "1"),
     ]
 
 
@@ -37,6 +37,13 @@ def test_what_passes_on_stock_only_is_told_and_is_a_failure(
     told = "defer a: passes on stock only (stock pass, pass; defer fail, fail)"
     assert told in capsys.readouterr().out
     assert not summary.print_results(RUNS, ["b", "c"])
+    once = {CONTROL: {"a": [PASSED], "d": [PASSED]}, "defer": {"a": [FAILED]}}
+    assert not summary.print_results(once, ["a", "d"])
+    told = capsys.readouterr().out
+    assert "defer a: not known yet (stock pass; defer fail)" in told and "defer d" not in told
+    varies = {CONTROL: {"a": [PASSED] * 5}, "defer": {"a": [*[PASSED] * 4, FAILED]}}
+    assert summary.print_results(varies, ["a"])
+    assert "defer a: varies on ours only" in capsys.readouterr().out
 
 
 def result(release: str = "6.12", **keys: Key) -> dict[str, Any]:
