@@ -5,5 +5,6 @@ layout     what a request is for, by where it goes
 guest      running workloads on a failing device, in the virtual machine
 compare    what is different from stock
 sweep      a whole run
+command    from the options to a run
 summary    the table in docs/reliability.md
 """

@@ -6,12 +6,13 @@ peers and over the device itself, and nowhere below stock.
 
 from dataclasses import replace
 
-from fastsync_lab.study.contract import Beside
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.study.contract import FLASH, Beside
 from fastsync_lab.study.filesystems import EAGERS, PEERS, RAW, STOCK
 from fastsync_lab.study.judge import Requirement, Where, speed_over
 
 OURS = tuple(one.name for one in EAGERS)
-CACHED = ("emmc", "ufs", "sata-ssd", "nvme")  # profiles with a volatile cache
+CACHED = tuple(name for name in FLASH if load_profile(name).volatile_cache)
 SLOW_BARRIERS = ("emmc", "sata-ssd", "nvme")
 DURABLE_PEERS = tuple(one.name for one in PEERS if one.durable)
 BEST = "the best peer"

@@ -283,7 +283,9 @@ def test_what_was_measured_of_another_processor_is_not_taken_up(
 
 def test_the_last_calibration_is_of_the_processors_that_there_are() -> None:
     """And names as the nearest the one that guests have."""
-    for kept in calibration.load():
+    results = calibration.load()
+    assert results
+    for kept in results:
         rows = [load_processor(name) for name in processor_names()]
         assert [(x["name"], x["cpu"], tuple(x["parameters"])) for x in kept["guests"]] == [
             (row.name, row.cpu, row.parameters) for row in rows

@@ -1,5 +1,6 @@
 """The first run of a stranger: how it is tried, and what is said of it."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from fastsync_lab.cli import first_runs
 from fastsync_lab.cli.first_runs import FirstRun, failures, installing, sentence, timed_demo
 from fastsync_lab.host.errors import FastsyncError
 
+DEAD_S = 120.0  # for what takes a moment
 APT = """#!/bin/sh
 echo "$@"
 [ ! -e {fails} ] || exit 100
@@ -27,12 +29,19 @@ def fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "fails"
 
 
+def await_text(file: Path, text: str) -> None:
+    """Wait until a file has a text."""
+    end_s = time.monotonic() + DEAD_S
+    while text not in file.read_text():
+        assert time.monotonic() < end_s, file
+        time.sleep(0.01)
+
+
 @pytest.mark.usefixtures("fails")
 def test_packages_are_installed_until_the_call_ends(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     with installing(tmp_path):
-        while installed.read_text().count("done\n") < 3:
-            pass
+        await_text(installed, "done\n" * 3)
     turns = installed.read_text().splitlines()
     assert turns == ["done"] * len(turns)
     assert "install --reinstall bc flex" in (tmp_path / "apt.log").read_text()
@@ -41,8 +50,7 @@ def test_packages_are_installed_until_the_call_ends(tmp_path: Path) -> None:
 def test_packages_that_cannot_be_installed_are_no_first_run(tmp_path: Path, fails: Path) -> None:
     fails.touch()
     with pytest.raises(FastsyncError, match="apt-get failed: -q -y install"), installing(tmp_path):
-        while not (tmp_path / "apt.log").read_text():
-            pass
+        await_text(tmp_path / "apt.log", "\n")
 
 
 def test_a_demo_has_its_own_cache_and_a_log(tmp_path: Path) -> None:

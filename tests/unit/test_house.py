@@ -1,6 +1,7 @@
 """The house: which room may know of which, and how large one may be."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ PACKAGE = "fastsync_lab"
 # A folder imports those to its left, and itself.
 FLOORS = ("host", "machine", "study", "studies", "crash", "faults", "xfstests", "cli")
 ENTRY = "__main__"  # the way in, above all of them
+# Their modules are a study each, and the docstring of crash is of the explorer's digest.
+BY_THEMSELVES = ("studies", "crash")
 MOST_LINES = 400
 MOST_LINES_OF_C = 500
 C_FOLDERS = ("kernel", "fastsync_lab", "tests")
@@ -131,3 +134,15 @@ def test_what_runs_up_or_in_a_circle_is_found() -> None:
     assert upwards({shell: {vm}, vm: {shell}}) == [f"{shell} imports {vm}"]
     assert list(circles({shell: {vm}, vm: {judge}, judge: {vm}})) == [[vm, judge, vm]]
     assert list(circles({judge: {vm, shell}, vm: {shell}})) == []
+
+
+@pytest.mark.parametrize("folder", [name for name in FLOORS if name not in BY_THEMSELVES])
+def test_a_package_says_what_its_modules_are(folder: str) -> None:
+    """The lines of its docstring begin with their names, one or several."""
+    text = ast.get_docstring(ast.parse(FILES[f"{PACKAGE}.{folder}"].read_text())) or ""
+    heads = re.findall(r"^([a-z_]+(?:, [a-z_]+)*)(?:  |$)", text, re.MULTILINE)
+    named = [name for head in heads for name in head.split(", ")]
+    there = [file.stem for file in (repo_root() / PACKAGE / folder).glob("[!_]*.py")]
+    rooms = [path.name for path in (repo_root() / PACKAGE / folder).glob("[!_]*/")]
+    assert sorted(set(named) - set(rooms)) == sorted(there)
+    assert len(named) == len(set(named))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fastsync_lab.host.kernels import load_series
 from fastsync_lab.studies import studies
 from fastsync_lab.studies.qasio import OTHERS
 from fastsync_lab.study.judge import Where
@@ -143,6 +144,7 @@ def test_every_bar_is_about_something_that_is_run() -> None:
             "workloads": {cell.workload.name for cell in cells},
             "schedulers": {cell.scheduler.name for cell in cells},
             "devices": set(study.full.devices),
+            "kernels": set(load_series()),
         }
         for one in study.required:
             for where in (one.where, one.over):

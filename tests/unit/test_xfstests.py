@@ -1,7 +1,5 @@
 """fastsync xfstests: what a checkout has, what a run says, what is compared and kept."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +8,9 @@ import pytest
 from fastsync_lab.host.chroot import Place
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError, UsageError
 from fastsync_lab.host.options import CONTROL
-from fastsync_lab.host.progress import Tally
 from fastsync_lab.host.shell import Completed
 from fastsync_lab.host.shell import run as shell_run
-from fastsync_lab.xfstests import run as run_module
-from fastsync_lab.xfstests.command import LIMIT_S, request
+from fastsync_lab.xfstests.command import request
 from fastsync_lab.xfstests.guest import Guest, mount_options, parse_part, part_of
 from fastsync_lab.xfstests.results import (
     BETTER,
@@ -32,14 +28,11 @@ from fastsync_lab.xfstests.results import (
     Key,
     Run,
     Runs,
-    Store,
     compare,
     hung,
-    parse_run,
-    runs_json,
     still_to_run,
 )
-from fastsync_lab.xfstests.run import Work, next_of, run_all
+from fastsync_lab.xfstests.run import next_of
 from fastsync_lab.xfstests.tree import compile_copy, find_tests, parse_groups, read_tree, select
 
 PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
@@ -301,147 +294,3 @@ def test_the_mode_that_is_next_is_the_first_one_that_has_tests() -> None:
     assert next_of(pairs, MODES) == (CONTROL, ["b", "c"])
     assert next_of([pair for pair in pairs if pair[0] == "defer"], MODES) == ("defer", ["a", "b"])
     assert next_of([], MODES) is None
-
-
-# --- keeping
-
-
-class Interrupted(BaseException):
-    """As KeyboardInterrupt, which would end pytest."""
-
-
-class FakeMachine:
-    """Runs nothing; `verdicts` by mode and test are used up, and a missing one interrupts."""
-
-    def __init__(self, verdicts: dict[tuple[str, str], list[Run]]) -> None:
-        self.verdicts, self.closed, self.ran = verdicts, False, [(CONTROL, "")]
-
-    def run(self, mode: str, tests: list[str], _limit_s: float) -> Iterator[tuple[str, Run]]:
-        for test in tests:
-            if not self.verdicts.get((mode, test)):
-                raise Interrupted
-            self.ran.append((mode, test))
-            yield test, self.verdicts[mode, test].pop(0)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def work_for(store: Store, reports: list[str]) -> Work:
-    """Work that tells of itself."""
-    return Work(store, MODES, 1, Tally(9, "runs", reports.append), lambda *_: None)
-
-
-def run_with(machines: list[FakeMachine], store: Store, tests: list[str]) -> list[str]:
-    """What run_all() reports."""
-    reports: list[str] = []
-    run_all(work_for(store, reports), machines, tests)  # type: ignore[arg-type]
-    return reports
-
-
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "xfstests.json"
-    keys = dict.fromkeys(MODES, KEY)
-    first = FakeMachine({(CONTROL, "a"): [PASSED]})
-    with pytest.raises(Interrupted):
-        run_with([first], Store(path, keys, {}, LIMIT_S), ["a"])
-    assert first.closed
-    second = FakeMachine({("defer", "a"): [FAILED] * 2, (CONTROL, "a"): [PASSED]})
-    store = Store(path, keys, {}, LIMIT_S)
-    reports = run_with([second], store, ["a"])
-    assert store.runs == {CONTROL: {"a": [PASSED, PASSED]}, "defer": {"a": [FAILED, FAILED]}}
-    assert reports[0] == "defer a: fail, 4 s"
-    assert Store(path, keys, {}, LIMIT_S).runs == store.runs
-
-
-def test_guests_share_the_tests_and_keep_all_verdicts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_module, "CHUNK", 2)
-    tests = list("abcdefgh")
-    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {}, LIMIT_S)
-    machines = [
-        FakeMachine({(mode, test): [PASSED] for mode in MODES for test in tests}) for _ in range(3)
-    ]
-    reports = run_with(machines, store, tests)
-    assert store.runs == {mode: {test: [PASSED] for test in tests} for mode in MODES}
-    assert all(machine.closed for machine in machines)
-    done = [pair for machine in machines for pair in machine.ran[1:]]
-    assert sorted(done) == sorted((mode, test) for mode in MODES for test in tests)
-    assert reports[-1] == "16 of 9 runs done"
-
-
-def test_a_guest_that_cannot_go_on_ends_the_others_behind_their_test(tmp_path: Path) -> None:
-    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {}, LIMIT_S)
-    work = work_for(store, [])
-    work.stop.set()
-    work.do(FakeMachine({(CONTROL, "a"): [PASSED]}), ["a", "b"])  # type: ignore[arg-type]
-    assert store.runs == {CONTROL: {"a": [PASSED]}, "defer": {}}
-
-
-@pytest.mark.parametrize("field", list(Key.__dataclass_fields__))
-def test_results_of_another_key_do_not_count(field: str, tmp_path: Path) -> None:
-    path = tmp_path / "xfstests.json"
-    Store(path, {CONTROL: KEY, "defer": KEY}, {}, LIMIT_S).add("defer", "a", PASSED)
-    other = {CONTROL: KEY, "defer": replace(KEY, **{field: "other"})}
-    store = Store(path, other, {}, LIMIT_S)
-    assert store.runs["defer"] == {}
-    store.add(CONTROL, "a", PASSED)
-    partial = json.loads((tmp_path / "xfstests.partial.json").read_text())
-    assert partial["modes"]["defer"]["tests"] == {}
-
-
-def test_what_was_kept_stays_until_all_of_it_is_known_anew(tmp_path: Path) -> None:
-    path = tmp_path / "xfstests.json"
-    old = Store(path, {CONTROL: KEY, "off": KEY, "defer": KEY}, {"built": 1}, LIMIT_S)
-    for mode in (CONTROL, "off", "defer"):
-        old.add(mode, "a", PASSED)
-        old.add(mode, "b", PASSED)
-    assert old.finish() and not path.with_suffix(".partial.json").exists()
-    kept = path.read_text()
-    keys = {CONTROL: KEY, "defer": replace(KEY, modules_sha256="other")}
-    new = Store(path, keys, {"built": 2}, LIMIT_S)
-    new.add("defer", "a", FAILED)
-    assert not new.finish() and path.read_text() == kept
-    again = Store(path, keys, {"built": 2}, LIMIT_S)
-    assert again.runs == {CONTROL: {"a": [PASSED], "b": [PASSED]}, "defer": {"a": [FAILED]}}
-    again.add("defer", "b", PASSED)
-    assert again.finish()
-    result = json.loads(path.read_text())
-    assert (result["built"], list(result["modes"])) == (2, [CONTROL, "off", "defer"])
-    assert result["modes"]["defer"]["tests"] == {"a": ["fail, 4 s, output"], "b": ["pass, 3 s"]}
-    assert result["modes"]["off"]["tests"] == {"a": ["pass, 3 s"], "b": ["pass, 3 s"]}
-
-
-def test_what_hung_counts_as_long_as_it_has_no_more_time(tmp_path: Path) -> None:
-    path = tmp_path / "xfstests.json"
-    store = Store(path, {CONTROL: KEY}, {}, 60)
-    store.add(CONTROL, "a", hung(60))
-    store.add(CONTROL, "b", PASSED)
-    assert Store(path, {CONTROL: KEY}, {}, 60).runs == store.runs
-    assert Store(path, {CONTROL: KEY}, {}, 61).runs == {CONTROL: {"b": [PASSED]}}
-
-
-def test_modes_that_are_not_asked_for_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "xfstests.json"
-    Store(path, {CONTROL: KEY, "off": KEY}, {}, LIMIT_S).add("off", "a", PASSED)
-    Store(path, {CONTROL: KEY}, {}, LIMIT_S).add(CONTROL, "a", PASSED)
-    assert Store(path, {"off": KEY}, {}, LIMIT_S).runs == {"off": {"a": [PASSED]}}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "{", '{"format": 1}'),
-        *('{"format": 0, "modes": {"stock": 5}}', '{"format": 1, "modes": ["stock"]}'),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_begun_anew(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "xfstests.json"
-    path.write_text(text)
-    assert Store(path, {CONTROL: KEY}, {}, LIMIT_S).runs == {CONTROL: {}}
-
-
-@pytest.mark.parametrize("one", [PASSED, FAILED, Run(FAIL, 12, "status, kernel log")])
-def test_a_run_is_a_line_in_the_file(one: Run) -> None:
-    assert parse_run(runs_json({"a": [one]})["a"][0]) == one
