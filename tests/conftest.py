@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fastsync_lab.host.debug.kernel import DEBUG
+from fastsync_lab.host.kernels import default_series
 
 # A loaded machine may be slow at any one example: no deadline, and the same examples every time.
 settings.register_profile(
@@ -16,7 +17,7 @@ settings.load_profile("fastsync")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kernel", default="6.12", help="what the virtual machine boots")
+    parser.addoption("--kernel", default=default_series(), help="what the virtual machine boots")
     parser.addoption(
         "--debug-kernel",
         choices=DEBUG,

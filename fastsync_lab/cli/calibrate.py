@@ -5,7 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from fastsync_lab.cli.options import KernelOption, MipsOption, check_kernel, shown, starting
+from fastsync_lab.cli.options import (
+    DEFAULT_KERNEL,
+    KernelOption,
+    MipsOption,
+    check_kernel,
+    shown,
+    starting,
+)
 from fastsync_lab.host import needs
 from fastsync_lab.host.errors import UsageError, check_names
 from fastsync_lab.host.progress import progress
@@ -49,7 +56,7 @@ def calibrate(
         bool,
         typer.Option("--devices", help="Each device against its model, not the processor."),
     ] = False,
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
     mips: MipsOption = DEFAULT_MIPS,
 ) -> None:
     """Hold the guest's processor against the host's: copies, checksums, switches, in system calls.

@@ -10,6 +10,7 @@ import typer
 
 from fastsync_lab.cli.calibrate import calibrate
 from fastsync_lab.cli.options import (
+    DEFAULT_KERNEL,
     EXIT_CODES,
     KernelOption,
     StockOption,
@@ -83,7 +84,7 @@ def options(
 
 @app.command(epilog=told("build", "build --kernel 7.2 --stock", "build --refresh"))
 def build(
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
     stock: StockOption = False,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask apt for a newer kernel first (root or sudo).")
@@ -230,7 +231,7 @@ def crash(
             "(where they are recorded, ten times as slow).",
         ),
     ] = UML,
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
 ) -> None:
     """Cut the power everywhere: record WORKLOAD, recover what may be left, check every promise.
 
@@ -286,7 +287,7 @@ def faults(
             autocompletion=starting(MODES),
         ),
     ] = None,
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
 ) -> None:
     """Fail each request of WORKLOAD, and compare what comes of it with the stock modules.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fastsync_lab.host.build import check_glue
-from fastsync_lab.host.kernels import find_series, load_series
+from fastsync_lab.host.kernels import default_series, find_series, load_series
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.device import profile_names
 from fastsync_lab.machine.processor import SPEEDS
@@ -25,6 +25,7 @@ def starting(names: Iterable[str]) -> Callable[[str], list[str]]:
     return complete
 
 
+DEFAULT_KERNEL = default_series()
 KernelOption = Annotated[
     str,
     typer.Option(

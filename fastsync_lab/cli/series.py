@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.cli.options import KernelOption, check_kernel, shown
+from fastsync_lab.cli.options import DEFAULT_KERNEL, KernelOption, check_kernel, shown
 from fastsync_lab.host import needs
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.progress import progress
@@ -14,7 +14,7 @@ from fastsync_lab.host.series import check_output, default_output, git_person, w
 
 
 def series(
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from fastsync_lab.cli.options import (
     COMPLETE_DEVICE,
+    DEFAULT_KERNEL,
     KernelOption,
     MipsOption,
     check_kernel,
@@ -46,7 +47,7 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick/--full", help="Few runs, or all that the documents show.")
     ] = True,
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
     device: Annotated[
         list[str] | None,
         typer.Option(

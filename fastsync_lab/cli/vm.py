@@ -14,6 +14,7 @@ import typer
 
 from fastsync_lab.cli.options import (
     COMPLETE_DEVICE,
+    DEFAULT_KERNEL,
     KernelOption,
     StockOption,
     check_kernel,
@@ -132,7 +133,7 @@ class Asked:
     Raises UsageError for what there is not, or cannot be.
     """
 
-    kernel: KernelOption = "6.12"
+    kernel: KernelOption = DEFAULT_KERNEL
     stock: StockOption = False
     device: DeviceOption = None
     device_mib: CapacityOption = 512

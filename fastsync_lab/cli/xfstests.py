@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.cli.options import KernelOption, check_kernel
+from fastsync_lab.cli.options import DEFAULT_KERNEL, KernelOption, check_kernel
 from fastsync_lab.host import needs
 from fastsync_lab.host.progress import progress
 from fastsync_lab.xfstests.command import LIMIT_S, request, run
@@ -28,7 +28,7 @@ def xfstests(
             "(default: truncate, defer and, if the kernel's modules have it, defer+eager).",
         ),
     ] = None,
-    kernel: KernelOption = "6.12",
+    kernel: KernelOption = DEFAULT_KERNEL,
     time_limit: Annotated[
         float,
         typer.Option(

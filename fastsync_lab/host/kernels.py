@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,12 @@ def load_series() -> dict[str, Series]:
         for release, table in tables["chroot"].items()
     }
     return {name: parse_series(name, table, recipes) for name, table in tables["kernel"].items()}
+
+
+@cache
+def default_series() -> str:
+    """The first one."""
+    return next(iter(load_series()))
 
 
 def parse_series(name: str, table: Mapping[str, Any], recipes: Mapping[str, Recipe]) -> Series:

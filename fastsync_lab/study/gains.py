@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastsync_lab.host.kernels import default_series
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.contract import Study
 from fastsync_lab.study.figures import DEVICES, Bar, Figure
@@ -12,7 +13,7 @@ from fastsync_lab.study.rows import Line, Stat
 from fastsync_lab.study.show import environments, older_modules, ratio
 from fastsync_lab.study.store import Result
 
-SERIES = "6.12"  # the kernel that `make demo` takes
+SERIES = default_series()
 BASE, OURS, PEER = "stock", "defer+eager", "f2fs"
 METRIC = "ops_per_s"
 NOT_YET = "not measured yet"

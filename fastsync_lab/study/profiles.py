@@ -6,6 +6,7 @@ is measured, by the study `overwrite` on stock ext4: how many of its calls commi
 
 from collections.abc import Mapping, Sequence
 
+from fastsync_lab.host.kernels import default_series
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.study.documents import write_block
@@ -15,7 +16,7 @@ from fastsync_lab.study.rows import Line
 from fastsync_lab.study.store import Result
 
 DOCUMENT, BLOCK = "docs/device-model.md", "profiles"
-STUDY, SERIES, WORKLOAD = "overwrite", "6.12", "random"
+STUDY, SERIES, WORKLOAD = "overwrite", default_series(), "random"
 CHECKED = "sata-ssd"  # Son et al. measured the same loop on the drive that it models
 COMMIT_REQUESTS = 2  # descriptor with inode block, commit block
 Pair = tuple[Line, Line]  # of one device: stock, and Ideal
