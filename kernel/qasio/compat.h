@@ -40,6 +40,15 @@ hrtimer_setup(struct hrtimer *timer,
 
 #define QASIO_ATTRS		static struct elv_fs_entry
 
+/* Whoever switches schedulers removes files of the old one first, and waits for readers. */
+static inline bool qasio_hold_elevator(struct request_queue *q,
+				       const struct elevator_type *type)
+{
+	return true;
+}
+
+static inline void qasio_release_elevator(struct request_queue *q) {}
+
 /*
  * Before 6.12.43 the depth that limits a request counts bits in each word of
  * the bitmap, of which a short bitmap has one that is not full.
@@ -104,6 +113,22 @@ static inline void qasio_give_back_wbt(struct elevator_queue *e,
 #else
 
 #define QASIO_ATTRS		static const struct elv_fs_entry
+
+/* A file outlives its scheduler for a moment: is there one of @type, and will it stay? */
+static inline bool qasio_hold_elevator(struct request_queue *q,
+				       const struct elevator_type *type)
+{
+	mutex_lock(&q->elevator_lock);
+	if (q->elevator && q->elevator->type == type)
+		return true;
+	mutex_unlock(&q->elevator_lock);
+	return false;
+}
+
+static inline void qasio_release_elevator(struct request_queue *q)
+{
+	mutex_unlock(&q->elevator_lock);
+}
 
 static inline void qasio_limit_depth(struct blk_mq_alloc_data *data)
 {

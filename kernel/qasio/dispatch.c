@@ -39,10 +39,13 @@ static struct request *qasio_next_backlog(struct qasio_queue *qd,
 {
 	struct qasio_list *list = &level->list[QASIO_META_WRITE];
 	struct request *rq = qasio_first(list);
+	struct request *async = qasio_first(&level->list[QASIO_ASYNC_WRITE]);
 
-	if (!rq) {
+	if (!rq || (async && qasio_waits_since(async, QASIO_PASS_EXPIRE_MS) &&
+		    time_before((unsigned long)async->fifo_time,
+				(unsigned long)rq->fifo_time))) {
 		list = &level->list[QASIO_ASYNC_WRITE];
-		rq = qasio_first(list);
+		rq = async;
 	}
 	if (!rq || qasio_waits_since(rq, QASIO_PASS_EXPIRE_MS))
 		return rq;
@@ -70,14 +73,21 @@ static u64 qasio_idle_ns(struct qasio_queue *qd)
 		   READ_ONCE(qd->service_ns));
 }
 
+/* Can the driver have one more asynchronous request at all? */
+static bool qasio_has_tag(struct qasio_queue *qd)
+{
+	unsigned int in_flight = atomic_read(&qd->in_flight);
+
+	return !in_flight || in_flight < qd->q->tag_set->queue_depth;
+}
+
 /* May the driver have @rq, which is asynchronous, as far as it has others? */
 static bool qasio_has_room(struct qasio_queue *qd, struct request *rq)
 {
-	unsigned int in_flight = atomic_read(&qd->in_flight);
 	unsigned int kib = atomic_read(&qd->in_flight_sectors) / 2;
 
-	return !in_flight ||
-	       (in_flight < qd->q->tag_set->queue_depth &&
+	return !atomic_read(&qd->in_flight) ||
+	       (qasio_has_tag(qd) &&
 		kib + blk_rq_bytes(rq) / SZ_1K <= qasio_get(qd, QASIO_ASYNC_KIB));
 }
 
@@ -124,17 +134,17 @@ static bool qasio_backlog_may_go(struct qasio_queue *qd,
 	struct qasio_waits waits = qasio_waits_of(qd, level);
 	u64 at;
 
-	if (!qasio_has_room(qd, rq) ||
-	    (atomic_read(&qd->in_flight) && (waits.recent || waits.waited_for)))
-		return false;
 	if (!waits.waited_for && !waits.recent)
-		return true;
+		return qasio_has_room(qd, rq);
 
+	/* Then what the driver has of others is no reason. */
 	at = qd->backlog_moved +
 	     (u64)qasio_get(qd, QASIO_ASYNC_WAIT_MS) * NSEC_PER_MSEC;
-	if (!waits.waited_for)
-		at = min(at, waits.last_waited_for + qasio_idle_ns(qd));
-	return qasio_reached(qd, at);
+	if (qasio_reached(qd, at))
+		return qasio_has_tag(qd);
+	if (waits.waited_for || atomic_read(&qd->in_flight))
+		return false;
+	return qasio_reached(qd, waits.last_waited_for + qasio_idle_ns(qd));
 }
 
 /* May the driver have @rq of @level, which is asynchronous and waited for? */
@@ -191,6 +201,25 @@ static struct request *qasio_next_due(struct qasio_queue *qd,
 	return rq;
 }
 
+/* A read or sync write that has stood behind what is boosted for long enough. */
+static struct request *qasio_next_passed(struct qasio_queue *qd,
+					 struct qasio_level *level)
+{
+	struct request *rq = qasio_first(&level->list[QASIO_READ]);
+	struct request *sync = qasio_first(&level->list[QASIO_SYNC_WRITE]);
+
+	if (list_empty(&level->list[QASIO_BOOSTED].fifo))
+		return NULL;
+	if (!rq || (sync && time_before((unsigned long)sync->fifo_time,
+					(unsigned long)rq->fifo_time)))
+		rq = sync;
+	if (!rq || !qasio_is_due(rq, qasio_get(qd, QASIO_SYNC_WAIT_MS),
+				 qd->passed_moved))
+		return NULL;
+	qd->passed_moved = jiffies;
+	return rq;
+}
+
 static struct request *qasio_next_of_level(struct qasio_queue *qd,
 					   struct qasio_level *level)
 {
@@ -203,7 +232,8 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	/* With nothing else queued this also sets the timer. */
 	if (backlog && qasio_backlog_may_go(qd, level, backlog))
 		return backlog;
-	waited_for = qasio_next_boosted(qd, level) ?: qasio_next_due(qd, level);
+	waited_for = qasio_next_passed(qd, level) ?:
+		     qasio_next_boosted(qd, level) ?: qasio_next_due(qd, level);
 	if (waited_for)
 		return waited_for;
 	if (!read && !sync)

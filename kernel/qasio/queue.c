@@ -258,17 +258,42 @@ void qasio_requests_merged(struct request_queue *q, struct request *rq,
  * Insertion
  */
 
+/*
+ * Memory of no file is a copy of what somebody may wait for, as of dm-crypt or of a
+ * snapshot. No wait for it can be seen, so it is not held back either.
+ */
+static enum qasio_kind qasio_kind_at_insertion(struct request *rq)
+{
+	enum qasio_kind kind = qasio_kind_of(rq->cmd_flags);
+
+	if (qasio_is_backlog(kind) && rq->bio && bio_has_data(rq->bio) &&
+	    !qasio_about(rq->bio))
+		return QASIO_FILE_WRITE;
+	return kind;
+}
+
+static bool qasio_has_backlog(struct qasio_level *level)
+{
+	return !list_empty(&level->list[QASIO_META_WRITE].fifo) ||
+	       !list_empty(&level->list[QASIO_ASYNC_WRITE].fifo);
+}
+
 static void qasio_insert_request(struct qasio_queue *qd, struct request *rq,
 				 blk_insert_t flags, struct list_head *free,
 				 struct qasio_caught *caught)
 {
-	enum qasio_kind kind = qasio_kind_of(rq->cmd_flags);
+	enum qasio_kind kind = qasio_kind_at_insertion(rq);
 	unsigned int level = qasio_level_of(req_get_ioprio(rq));
 	struct request_queue *q = qd->q;
 
 	lockdep_assert_held(&qd->lock);
 
-	if (blk_mq_sched_try_insert_merge(q, rq, free)) {
+	/*
+	 * Discards may be merged with those of another kind: the kernel asks of bios alone,
+	 * and would go on to merge what is queued without telling.
+	 */
+	if (!blk_discard_mergable(rq) &&
+	    blk_mq_sched_try_insert_merge(q, rq, free)) {
 		WRITE_ONCE(qd->blocked, false);
 		qasio_settle_merges(qd, caught);
 		return;
@@ -283,8 +308,8 @@ static void qasio_insert_request(struct qasio_queue *qd, struct request *rq,
 		return;
 	}
 
-	/* More backlog on a blocked one changes nothing. */
-	if (!qasio_is_backlog(kind) || !qd->async)
+	/* More backlog on one that is blocked changes nothing. */
+	if (!qasio_is_backlog(kind) || !qasio_has_backlog(&qd->level[level]))
 		WRITE_ONCE(qd->blocked, false);
 	qasio_enqueue(qd, rq, level, kind);
 	qasio_make_mergeable(q, rq);

@@ -110,6 +110,7 @@ struct qasio_level {
  * @backlog_pos: where the last backlog request ended
  * @sync_left: how many sync writes may still pass the reads
  * @sync_moved: when one last did, in jiffies
+ * @passed_moved: when a read or sync write last passed what is boosted, in jiffies
  * @waited_for_moved: when a boosted or file request last did, in jiffies
  * @backlog_moved: when one was last dispatched, or the first was queued, in ns
  * @in_flight: asynchronous writes that the driver has
@@ -136,6 +137,7 @@ struct qasio_queue {
 	sector_t backlog_pos;
 	unsigned int sync_left;
 	unsigned long sync_moved;
+	unsigned long passed_moved;
 	unsigned long waited_for_moved;
 	u64 backlog_moved;
 
@@ -196,7 +198,8 @@ static inline enum qasio_kind qasio_kind_of(blk_opf_t opf)
 {
 	if (!op_is_write(opf))
 		return QASIO_READ;
-	if (op_is_sync(opf))
+	/* Reclaim waits for swap, in ways that wait.c does not see. */
+	if (op_is_sync(opf) || opf & REQ_SWAP)
 		return QASIO_SYNC_WRITE;
 	return opf & (REQ_META | REQ_PRIO) ? QASIO_META_WRITE :
 					     QASIO_ASYNC_WRITE;

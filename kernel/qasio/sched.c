@@ -14,8 +14,9 @@
  *
  *   boosted	writes somebody waits for; a few for each waiting task
  *   read	all reads
- *   sync	writes with REQ_SYNC, REQ_FUA or REQ_PREFLUSH
- *   file	other writes to a file that somebody waits for, see Boosting
+ *   sync	writes with REQ_SYNC, REQ_FUA or REQ_PREFLUSH, and swap
+ *   file	other writes to a file that somebody waits for, see Boosting; and of memory
+ *		that belongs to no file, for which nobody can be seen to wait
  *   meta	other writes with REQ_META or REQ_PRIO
  *   async	all other writes
  *
@@ -41,10 +42,11 @@
  * that this level has, so each would wait for the other.
  *
  * So nothing starves: of sync writes that wait behind reads QASIO_SYNC_BATCH go
- * every sync_wait_ms; of what is boosted or of the kind file one request goes every
- * async_wait_ms, and of the backlog another; within the latter, and a file request
- * by boosted ones, a request is passed for QASIO_PASS_EXPIRE_MS at most; and a level
- * waits for those above it for prio_aging_ms at most.
+ * every sync_wait_ms, and of both one behind what is boosted; of what is boosted or of the kind file one request goes every
+ * async_wait_ms, and of the backlog another, whatever the driver has; within the
+ * latter, and a file request by boosted ones, a request is passed for
+ * QASIO_PASS_EXPIRE_MS at most; and a level waits for those above it for
+ * prio_aging_ms at most.
  *
  * Of those who wait, some want one small request after another and some a file
  * of many large ones, each of which would stand in the way of the former.  So a
@@ -178,6 +180,9 @@ static void qasio_finish_request(struct request *rq)
 	}
 	if (flags & QASIO_RQ_ALIVE && atomic_dec_and_test(&level->alive))
 		wake = true;
+	/* The driver has sent it again by itself: another may stand behind its level. */
+	if (!(flags & (QASIO_RQ_IN_FLIGHT | QASIO_RQ_WAITED_FOR)))
+		wake = true;
 	qasio_set_flags(rq, 0);
 	if (wake)
 		qasio_wake(qd);
@@ -218,6 +223,7 @@ static int qasio_start(struct request_queue *q, struct elevator_queue *eq)
 	for (i = 0; i < QASIO_LEVELS; i++)
 		qd->level[i].last_waited_for_jiffies = jiffies - QASIO_RECENT;
 	qd->sync_moved = jiffies;
+	qd->passed_moved = jiffies;
 	qd->waited_for_moved = jiffies;
 
 	for (i = 0; i < QASIO_TUNABLES; i++)
@@ -312,13 +318,18 @@ QASIO_ATTRS qasio_attrs[] = {
 };
 
 #ifdef CONFIG_BLK_DEBUG_FS
+static struct elevator_type qasio_type;
+
 static int qasio_state_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
-	struct qasio_queue *qd = qasio_of(q);
+	struct qasio_queue *qd;
 	enum qasio_kind kind;
 	unsigned int i;
 
+	if (!qasio_hold_elevator(q, &qasio_type))
+		return 0;
+	qd = qasio_of(q);
 	spin_lock(&qd->lock);
 	for (kind = 0; kind < QASIO_KINDS; kind++) {
 		unsigned int queued = 0;
@@ -332,6 +343,7 @@ static int qasio_state_show(void *data, struct seq_file *m)
 	seq_printf(m, "waited_for %d\n", qasio_waited_for(qd));
 	seq_printf(m, "service_us %llu\n",
 		   div_u64(READ_ONCE(qd->service_ns), NSEC_PER_USEC));
+	qasio_release_elevator(q);
 	return 0;
 }
 

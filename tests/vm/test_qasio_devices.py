@@ -1,5 +1,6 @@
 """The scheduler qasio on other devices and file systems, and its coming and going."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from tests.vm.guestfs import FILE, MNT, GuestFs
 from tests.vm.scheduled import (
     BACKLOG,
     BACKLOG_MS,
+    DEVICE,
     QUEUE,
     SLOW_DEVICE,
     SLOW_MIB,
@@ -47,6 +49,7 @@ def test_switching_and_unloading_under_load(sched: Scheduled, qasio_ko: Path) ->
     ops = f"{sched.fs.fsops_path} {FILE} {BACKLOG} open overwrite:4096 fsync"
     load = f"while [ -e /run/load ]; do {ops}; done; rm /run/loaded"
     sched.vm.run(f"touch /run/load /run/loaded; ( {load} ) >/dev/null 2>&1 &")
+    sched.vm.run(f"( while [ -e /run/load ]; do cat {STATE}; done ) >/dev/null 2>&1 &")
     for _ in range(5):
         done = sched.vm.run(
             f"rmmod qasio 2>&1; sleep 0.2; echo none >{QUEUE}/scheduler && rmmod qasio && "
@@ -240,6 +243,42 @@ def test_a_backlog_that_nobody_waits_for_moves_on_when_the_driver_gives_it_back(
             f"for i in {{1..100}}; do grep -q '^async 0' {SCSI_STATE} && break; sleep 0.1; done; "
             f"cat {SCSI_STATE}; echo 0 >{SCSI}/every_nth; grep -q '^async 0' {SCSI_STATE}"
         )
+
+
+def test_a_worse_class_is_not_forgotten_when_the_driver_gives_a_better_one_back(
+    vm: Vm, qasio_ko: Path, tmp_path: Path
+) -> None:
+    fsops = vm.stage(compile_program("fsops", tmp_path))
+    with scsi_disk(vm, qasio_ko):
+        vm.run(
+            "disk=/dev/$(</run/disk); exec 7<$disk; "
+            "echo 0 >/sys/block/$(</run/disk)/queue/iosched/async_kib; "
+            f"echo 2 >{SCSI}/every_nth; "
+            f"for i in {{0..31}}; do ionice -c 3 {fsops} $disk open overwrite:4096,$((i << 19)) "
+            f"writeback; {fsops} $disk open overwrite:4096,$(((i << 19) + 65536)) writeback; done; "
+            f"for i in {{1..50}}; do grep -q '^async 0' {SCSI_STATE} && break; sleep 0.1; done; "
+            f"cat {SCSI_STATE}; echo 0 >{SCSI}/every_nth; grep -q '^async 0' {SCSI_STATE}"
+        )
+
+
+def test_copies_that_nobody_can_be_seen_to_wait_for_are_not_held_back(sched: Scheduled) -> None:
+    settled(sched)
+    sched.fs.umount()
+    try:
+        done = sched.vm.run(
+            f'modprobe dm-crypt && dmsetup create secret --table "0 $(blockdev --getsz {DEVICE}) '
+            f'crypt cipher_null-ecb - 0 {DEVICE} 0" || exit\n'
+            "exec 7</dev/mapper/secret; touch /run/load\n"
+            f"( while [ -e /run/load ]; do cat {STATE}; sleep 0.001; done ) >/run/states & "
+            f"{sched.fs.fsops_path} /dev/mapper/secret open overwrite:{8 << 20} writeback || exit\n"
+            "sync /dev/mapper/secret; rm /run/load; wait; exec 7<&-; dmsetup remove secret\n"
+            "sort /run/states | uniq -c"
+        )
+    finally:
+        sched.fs.mkfs()
+        sched.fs.mount()
+    assert re.search(" file [1-9]", done.stdout), done.stdout
+    assert not re.search(" async [1-9]", done.stdout), done.stdout
 
 
 def test_two_processors_one_of_which_comes_and_goes(
