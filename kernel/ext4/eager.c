@@ -150,6 +150,11 @@ static const char *ext4_eager_obstacle(struct super_block *sb)
 	/* A page of a file with chattr +j is in the log as it is, and may change. */
 	if (!test_opt(sb, DELALLOC))
 		return "nodelalloc";
+	/* Each handle has credits for revokes: not for an eighth of a transaction. */
+	if (jbd2_burst_revoke_blocks(journal,
+				     ext4_trans_default_revoke_credits(sb)) >
+	    journal->j_total_len / 24)
+		return "large clusters";
 	return NULL;
 }
 
@@ -207,11 +212,29 @@ int ext4_eager_load(struct super_block *sb)
 	return err;
 }
 
+/*
+ * Empty the log, so that its features can change. Without barriers jbd2 does not make
+ * that durable: a crash might replay a part of it, over what is in place by now.
+ */
+static int ext4_eager_empty(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	int err = jbd2_journal_flush(journal, 0);
+
+	if (err || test_opt(sb, BARRIER))
+		return err;
+	err = blkdev_issue_flush(sb->s_bdev);
+	if (err)
+		jbd2_journal_abort(journal, err);
+	return err;
+}
+
 /**
  * ext4_eager_remount - put into force what is asked for
  * @sb: the file system, whose remount cannot fail any more
  *
- * If this fails the journal has been aborted.
+ * If this fails the journal has been aborted; or there was no memory, and commits
+ * are as they were.
  */
 void ext4_eager_remount(struct super_block *sb)
 {
@@ -225,7 +248,7 @@ void ext4_eager_remount(struct super_block *sb)
 	err = on ? ext4_eager_start(sb) : 0;
 	jbd2_journal_lock_updates(journal);
 	if (!err)
-		err = jbd2_journal_flush(journal, 0);
+		err = ext4_eager_empty(sb);
 	if (!err) {
 		if (on)
 			ext4_mtime_attach(sbi);

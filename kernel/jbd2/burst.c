@@ -260,6 +260,20 @@ int jbd2_burst_revoke_space(journal_t *journal, int space)
 				 sizeof(jbd2_journal_revoke_header_t));
 }
 
+/**
+ * jbd2_burst_revoke_blocks - how many blocks revokes take where there are bursts
+ * @journal: the journal
+ * @revokes: that a handle has credits for
+ */
+unsigned int jbd2_burst_revoke_blocks(journal_t *journal, unsigned int revokes)
+{
+	unsigned int size = jbd2_has_feature_64bit(journal) ? 8 : 4;
+
+	return DIV_ROUND_UP(revokes, (JBD2_BURST_SECTOR -
+				      sizeof(jbd2_journal_revoke_header_t)) / size);
+}
+EXPORT_SYMBOL(jbd2_burst_revoke_blocks);
+
 /* --- the log's features --------------------------------------------------- */
 
 static void jbd2_burst_set_features(journal_t *journal, u32 compat, u32 incompat)

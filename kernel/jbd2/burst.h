@@ -184,6 +184,7 @@ bool jbd2_burst_has_enough(transaction_t *transaction);
 bool jbd2_burst_is_cut(struct jbd2_burst *burst, tid_t tid);
 void jbd2_burst_show_empty(journal_t *journal);
 void jbd2_burst_show_log(journal_t *journal);
+unsigned int jbd2_burst_revoke_blocks(journal_t *journal, unsigned int revokes);
 int jbd2_burst_revoke_space(journal_t *journal, int space);
 void jbd2_burst_add(journal_t *journal, struct buffer_head *bh);
 void jbd2_burst_send(journal_t *journal);

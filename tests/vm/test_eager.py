@@ -110,6 +110,7 @@ def test_bad_superblock_default_is_reported_and_ignored(fs: GuestFs, pages: str)
         ("", "nobarrier", "nobarrier"),
         ("", "nodelalloc", "nodelalloc"),
         ("-O fast_commit", "", "fast_commit"),
+        ("-O bigalloc -C 2M -J size=4", "", "large clusters"),
         ("", "data=writeback,journal_async_commit", "data=writeback"),
     ],
 )

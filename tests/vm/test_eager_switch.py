@@ -1,8 +1,27 @@
-"""eager_sync: it is switched on while a task waits to begin a handle."""
+"""eager_sync is switched on while a task waits to begin a handle, and off with the barriers."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.vm.guestfs import CRASH, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs, between_ms, parse_events
+from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import other_fs
+from tests.vm.eagerfs import OPTIONS, journal, run
+from tests.vm.guestfs import (
+    CAPACITY_MIB,
+    CRASH,
+    CRASH_IMAGE,
+    FAIL_A_FLUSH,
+    FILE,
+    MNT,
+    NO_PERIODIC_COMMIT,
+    GuestFs,
+    between_ms,
+    parse_events,
+)
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -28,3 +47,39 @@ def test_a_handle_that_has_waited_for_the_switch_has_enough_credits(
         before, after = parse_events(text)[-2:]
         assert between_ms(before, after) > 10  # it has waited
         assert slow_flushes.crashed().mode == 0o600
+
+
+@pytest.fixture
+def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """On a device that loses its cache when a flush fails."""
+    profile = load_profile("uniform-100us")
+    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
+        yield fs
+    vm.kernel_log()  # of the flush that failed
+
+
+def lose_cache(fs: GuestFs) -> str:
+    """A script: what is in the device's cache is lost, and an image has what is left."""
+    return (
+        f"( {FAIL_A_FLUSH} ); {fs.fsops_path} {fs.device} open '?fsync' >/dev/null; o $f crash:$img"
+    )
+
+
+def test_a_log_that_goes_with_the_barriers_is_durably_empty(losing: GuestFs) -> None:
+    """Else a crash might replay a part of it, over what has been written in place since."""
+    with losing.mounted(OPTIONS):
+        losing.prepare()
+        quiet = "mount -o remount,nobarrier $m 2>/dev/null || exit 4"
+        run(losing, f"settle; o $f open append fsync; {quiet}; {lose_cache(losing)}")
+        assert journal(losing, CRASH_IMAGE)["Journal start"] == "0"
+
+
+def test_what_was_recovered_is_in_place_without_barriers_too(losing: GuestFs) -> None:
+    with losing.mounted(OPTIONS):
+        losing.prepare()
+        run(losing, "settle; o $f open append fsync; cut f")
+    write_back = f"dd if={CRASH_IMAGE} of={losing.device} bs=1M conv=fsync status=none"
+    losing.vm.run(f"{write_back}; blockdev --flushbufs {losing.device}")
+    losing.mount("nobarrier")
+    run(losing, f"{lose_cache(losing)}; same f")
+    losing.umount()
