@@ -248,19 +248,6 @@ int jbd2_burst_flush(journal_t *journal, transaction_t *transaction,
 }
 
 /**
- * jbd2_burst_revoke_space - how much of a revoke block may be used
- * @journal: the journal
- * @space: bytes behind its header
- */
-int jbd2_burst_revoke_space(journal_t *journal, int space)
-{
-	if (likely(!jbd2_burst_on(journal)))
-		return space;
-	return min_t(int, space, JBD2_BURST_SECTOR -
-				 sizeof(jbd2_journal_revoke_header_t));
-}
-
-/**
  * jbd2_burst_revoke_blocks - how many blocks revokes take where there are bursts
  * @journal: the journal
  * @revokes: that a handle has credits for
@@ -273,6 +260,19 @@ unsigned int jbd2_burst_revoke_blocks(journal_t *journal, unsigned int revokes)
 				      sizeof(jbd2_journal_revoke_header_t)) / size);
 }
 EXPORT_SYMBOL(jbd2_burst_revoke_blocks);
+
+/**
+ * jbd2_burst_revoke_space - how much of a revoke block may be used
+ * @journal: the journal
+ * @space: bytes behind its header
+ */
+int jbd2_burst_revoke_space(journal_t *journal, int space)
+{
+	if (likely(!jbd2_burst_on(journal)))
+		return space;
+	return min_t(int, space, JBD2_BURST_SECTOR -
+				 sizeof(jbd2_journal_revoke_header_t));
+}
 
 /* --- the log's features --------------------------------------------------- */
 

@@ -42,11 +42,11 @@
  * that this level has, so each would wait for the other.
  *
  * So nothing starves: of sync writes that wait behind reads QASIO_SYNC_BATCH go
- * every sync_wait_ms, and of both one behind what is boosted; of what is boosted or of the kind file one request goes every
- * async_wait_ms, and of the backlog another, whatever the driver has; within the
- * latter, and a file request by boosted ones, a request is passed for
- * QASIO_PASS_EXPIRE_MS at most; and a level waits for those above it for
- * prio_aging_ms at most.
+ * every sync_wait_ms, and of both one that waits behind what is boosted; of what is
+ * boosted or of the kind file one request goes every async_wait_ms, and of the backlog
+ * another, whatever the driver has; within the latter, and a file request by boosted
+ * ones, a request is passed for QASIO_PASS_EXPIRE_MS at most; and a level waits for
+ * those above it for prio_aging_ms at most.
  *
  * Of those who wait, some want one small request after another and some a file
  * of many large ones, each of which would stand in the way of the former.  So a
