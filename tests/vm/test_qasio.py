@@ -344,9 +344,11 @@ def waiters(sched: Scheduled, count: int) -> str:
 
 @IN_TIME
 def test_the_backlog_moves_beside_many_who_wait_for_small_writes(sched: Scheduled) -> None:
+    """The driver always has some of theirs."""
     settled(sched)
+    sched.vm.run(f"echo 256 >{QUEUE}/nr_requests")
     done = sched.vm.run(
-        f"{waiters(sched, 4)}{sched.fs.fsops_path} {FILE} open overwrite:4096 writeback clock\n"
+        f"{waiters(sched, 48)}{sched.fs.fsops_path} {FILE} open overwrite:4096 writeback clock\n"
         f"until grep -q '^async 0' {STATE}; do sleep 0.01; done\n"
         f"{sched.fs.fsops_path} {FILE} open clock"
     )

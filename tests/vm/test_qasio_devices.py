@@ -230,34 +230,39 @@ def test_what_the_driver_gives_back_is_sent_again(vm: Vm, qasio_ko: Path) -> Non
         assert "async 0\nin_flight 0\nwaited_for 0\n" in vm.run(f"cat {SCSI_STATE}").stdout
 
 
+def write_while_given_back(vm: Vm, every_nth: int, writes: str) -> None:
+    """The driver has one at a time, and gives some back. In the end no write may be left queued.
+
+    Who closes a device last waits for all that was written to it: so it stays open.
+    """
+    vm.run(
+        "disk=/dev/$(</run/disk); exec 7<$disk; "
+        "echo 0 >/sys/block/$(</run/disk)/queue/iosched/async_kib; "
+        f"echo {every_nth} >{SCSI}/every_nth; {writes}; "
+        f"for i in {{1..100}}; do grep -q '^async 0' {SCSI_STATE} && break; sleep 0.1; done; "
+        f"cat {SCSI_STATE}; echo 0 >{SCSI}/every_nth; grep -q '^async 0' {SCSI_STATE}"
+    )
+
+
 def test_a_backlog_that_nobody_waits_for_moves_on_when_the_driver_gives_it_back(
     vm: Vm, qasio_ko: Path, tmp_path: Path
 ) -> None:
     fsops = vm.stage(compile_program("fsops", tmp_path))
-    # The driver has one at a time. Who closes a device last waits for all that was written to it.
     with scsi_disk(vm, qasio_ko):
-        vm.run(
-            "disk=/dev/$(</run/disk); exec 7<$disk; "
-            "echo 0 >/sys/block/$(</run/disk)/queue/iosched/async_kib; "
-            f"echo 3 >{SCSI}/every_nth; {fsops} $disk open overwrite:{16 << 20} writeback; "
-            f"for i in {{1..100}}; do grep -q '^async 0' {SCSI_STATE} && break; sleep 0.1; done; "
-            f"cat {SCSI_STATE}; echo 0 >{SCSI}/every_nth; grep -q '^async 0' {SCSI_STATE}"
-        )
+        write_while_given_back(vm, 3, f"{fsops} $disk open overwrite:{16 << 20} writeback")
 
 
 def test_a_worse_class_is_not_forgotten_when_the_driver_gives_a_better_one_back(
     vm: Vm, qasio_ko: Path, tmp_path: Path
 ) -> None:
     fsops = vm.stage(compile_program("fsops", tmp_path))
+    idle, better = (f"overwrite:4096,$(((i << 19) + {at})) writeback" for at in (0, 65536))
     with scsi_disk(vm, qasio_ko):
-        vm.run(
-            "disk=/dev/$(</run/disk); exec 7<$disk; "
-            "echo 0 >/sys/block/$(</run/disk)/queue/iosched/async_kib; "
-            f"echo 2 >{SCSI}/every_nth; "
-            f"for i in {{0..31}}; do ionice -c 3 {fsops} $disk open overwrite:4096,$((i << 19)) "
-            f"writeback; {fsops} $disk open overwrite:4096,$(((i << 19) + 65536)) writeback; done; "
-            f"for i in {{1..50}}; do grep -q '^async 0' {SCSI_STATE} && break; sleep 0.1; done; "
-            f"cat {SCSI_STATE}; echo 0 >{SCSI}/every_nth; grep -q '^async 0' {SCSI_STATE}"
+        write_while_given_back(
+            vm,
+            2,
+            f"for i in {{0..31}}; do ionice -c 3 {fsops} $disk open {idle}; "
+            f"{fsops} $disk open {better}; done",
         )
 
 
