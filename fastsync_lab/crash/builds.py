@@ -1,20 +1,23 @@
 """What a run of the explorer is built of: kernels, modules, the device model, the root image."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules, source_digest
 from fastsync_lab.host.debug.kernel import uml_kernel
 from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.fetch import fetch_kernel
-from fastsync_lab.host.kernels import UML, KernelTree
+from fastsync_lab.host.kernels import UML, KernelTree, files_digest
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import Report
 from fastsync_lab.machine.image import RootImage, root_image
 
 QEMU = "qemu"
 MACHINES = (UML, QEMU)  # to recover in
+UNDECIDING = ("kernel_release", "source_sha256")  # for a reader; other keys cover them
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,28 @@ class Builds:
         tree, stock = self.recovery or (self.tree, self.stock)
         return f"{tree.identity}, modules {module_digest(stock)}"
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a result says of it; all but UNDECIDING decides what comes of a run."""
+        return {
+            "kernel_release": self.tree.release,
+            "debian_version": self.tree.debian_version,
+            "modules": self.subject.name,
+            "modules_sha256": module_digest(self.subject),
+            "source_sha256": source_digest(self.tree.series),
+            "root_sha256": self.image.digest,
+            "flashdev_sha256": files_digest([self.flashdev]),
+        }
+
 
 def module_digest(modules: ModuleSet) -> str:
     """A hash of a pair of modules."""
     return hashlib.sha256(modules.jbd2.read_bytes() + modules.ext4.read_bytes()).hexdigest()[:16]
+
+
+def deciding(of_run: Iterable[str]) -> tuple[str, ...]:
+    """Those keys that parts of another run have to share to be taken up."""
+    return tuple(key for key in of_run if key not in UNDECIDING)
 
 
 def delays_patch() -> Path:

@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.crash.builds import Builds, module_digest
+from fastsync_lab.crash.builds import Builds, deciding
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome, Request
 from fastsync_lab.crash.compare import compared_with_stock
-from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.paths import results_dir
@@ -24,13 +23,7 @@ def about(request: Request, builds: Builds) -> dict[str, Any]:
     """What holds for all of a run, as it is when the run begins."""
     return {
         "format": FORMAT,
-        "kernel_release": builds.tree.release,
-        "debian_version": builds.tree.debian_version,
-        "modules": builds.subject.name,
-        "modules_sha256": module_digest(builds.subject),
-        "source_sha256": source_digest(builds.tree.series),
-        "root_sha256": builds.image.digest,
-        "flashdev_sha256": files_digest([builds.flashdev]),
+        **builds.record,
         "recovered_by": builds.recovered_by,
         "explorer_sha256": explorer_digest(),
         "states_asked_for": request.states,
@@ -87,7 +80,7 @@ def keeper(name: str, request: Request, builds: Builds) -> Keeper[Outcome]:
         result_path(name),
         lambda outcomes: result_of(request, outcomes, of_run),
         lambda result: [one for one in load_outcomes(result) if one.case in request.cases],
-        tuple(key for key in of_run if key not in ("kernel_release", "source_sha256")),
+        deciding(of_run),
     )
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.crash.builds import Builds, module_digest
+from fastsync_lab.crash.builds import Builds, deciding
 from fastsync_lab.faults.compare import (
     RULES,
     SAME_CALL,
@@ -20,7 +20,6 @@ from fastsync_lab.faults.compare import (
     compare,
 )
 from fastsync_lab.faults.layout import KINDS
-from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
@@ -40,7 +39,7 @@ def keeper(name: str, cases: Sequence[Case], builds: Builds) -> Keeper[Result]:
         results_dir() / f"faults-{name}.json",
         lambda results: result_of(cases, results, of_run),
         lambda result: [one for one in load_results(result) if one.case in cases],
-        tuple(key for key in of_run if key not in ("kernel_release", "source_sha256")),
+        deciding(of_run),
     )
 
 
@@ -48,13 +47,7 @@ def about(builds: Builds) -> dict[str, Any]:
     """What holds for all of a run, as it is when the run begins."""
     return {
         "format": FORMAT,
-        "kernel_release": builds.tree.release,
-        "debian_version": builds.tree.debian_version,
-        "modules": builds.subject.name,
-        "modules_sha256": module_digest(builds.subject),
-        "source_sha256": source_digest(builds.tree.series),
-        "root_sha256": builds.image.digest,
-        "flashdev_sha256": files_digest([builds.flashdev]),
+        **builds.record,
         "sweeper_sha256": sweeper_digest(),
     }
 

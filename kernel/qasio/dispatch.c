@@ -201,20 +201,32 @@ static struct request *qasio_next_due(struct qasio_queue *qd,
 	return rq;
 }
 
+/* The oldest request of a level that is of one of these kinds. */
+static struct request *qasio_oldest(struct qasio_level *level,
+				    enum qasio_kind from, enum qasio_kind to)
+{
+	struct request *oldest = NULL;
+	enum qasio_kind kind;
+
+	for (kind = from; kind <= to; kind++) {
+		struct request *rq = qasio_first(&level->list[kind]);
+
+		if (rq && (!oldest || time_before((unsigned long)rq->fifo_time,
+						  (unsigned long)oldest->fifo_time)))
+			oldest = rq;
+	}
+	return oldest;
+}
+
 /* A read or sync write that has stood behind what is boosted for long enough. */
 static struct request *qasio_next_passed(struct qasio_queue *qd,
 					 struct qasio_level *level)
 {
-	struct request *rq = qasio_first(&level->list[QASIO_READ]);
-	struct request *sync = qasio_first(&level->list[QASIO_SYNC_WRITE]);
+	struct request *rq = qasio_oldest(level, QASIO_READ, QASIO_SYNC_WRITE);
 
-	if (list_empty(&level->list[QASIO_BOOSTED].fifo))
-		return NULL;
-	if (!rq || (sync && time_before((unsigned long)sync->fifo_time,
-					(unsigned long)rq->fifo_time)))
-		rq = sync;
-	if (!rq || !qasio_is_due(rq, qasio_get(qd, QASIO_SYNC_WAIT_MS),
-				 qd->passed_moved))
+	if (!rq || list_empty(&level->list[QASIO_BOOSTED].fifo) ||
+	    !qasio_is_due(rq, qasio_get(qd, QASIO_SYNC_WAIT_MS),
+			  qd->passed_moved))
 		return NULL;
 	qd->passed_moved = jiffies;
 	return rq;
@@ -251,22 +263,6 @@ static struct request *qasio_next_of_level(struct qasio_queue *qd,
 	return sync;
 }
 
-/* The oldest request of a level. */
-static struct request *qasio_oldest(struct qasio_level *level)
-{
-	struct request *oldest = NULL;
-	enum qasio_kind kind;
-
-	for (kind = 0; kind < QASIO_KINDS; kind++) {
-		struct request *rq = qasio_first(&level->list[kind]);
-
-		if (rq && (!oldest || time_before((unsigned long)rq->fifo_time,
-						  (unsigned long)oldest->fifo_time)))
-			oldest = rq;
-	}
-	return oldest;
-}
-
 static struct request *qasio_next(struct qasio_queue *qd)
 {
 	struct request *rq;
@@ -276,7 +272,7 @@ static struct request *qasio_next(struct qasio_queue *qd)
 		if (!atomic_read(&qd->level[i - 1].alive) &&
 		    !atomic_read(&qd->level[QASIO_RT].alive))
 			continue;
-		rq = qasio_oldest(&qd->level[i]);
+		rq = qasio_oldest(&qd->level[i], 0, QASIO_KINDS - 1);
 		if (rq && qasio_waits_since(rq, qasio_get(qd, QASIO_PRIO_AGING_MS)))
 			return rq;
 	}

@@ -166,6 +166,24 @@ def slow_flushes(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iter
         yield fs
 
 
+@contextmanager
+def losing_fs(
+    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, profile: DeviceProfile
+) -> Iterator[GuestFs]:
+    """Our modules on a device that loses its cache with a flush; nobody looks at its complaints."""
+    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
+        yield fs
+    vm.kernel_log()
+
+
+@pytest.fixture
+def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
+    """Such a device, which is uniform otherwise."""
+    profile = load_profile("uniform-100us")
+    with losing_fs(vm, fsops, modules, flashdev, profile) as fs:
+        yield fs
+
+
 @pytest.fixture(autouse=True)
 def clean_kernel_log(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test after which a guest's kernel log shows a WARN, BUG or ext4 error.

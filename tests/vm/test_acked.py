@@ -14,10 +14,10 @@ from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
-from tests.vm.conftest import compile_program, has_bursts
+from tests.vm.conftest import compile_program, has_bursts, losing_fs
 from tests.vm.guestfs import CRASH_IMAGE, FAIL_A_FLUSH, MNT, MODES, NO_PERIODIC_COMMIT, GuestFs
 from tests.vm.test_delays import DELAY_SEED, DELAYS, seed_delays
-from tests.vm.test_lost_cache import UNIFORM, losing_fs
+from tests.vm.test_lost_cache import UNIFORM
 
 TASKS = 4
 MS_OF_A_ROUND = 1500

@@ -1,17 +1,9 @@
 """eager_sync is switched on while a task waits to begin a handle, and off with the barriers."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from fastsync_lab.host.build import ModuleSet
-from fastsync_lab.machine.device import load_profile
-from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, journal, run
 from tests.vm.guestfs import (
-    CAPACITY_MIB,
     CRASH,
     CRASH_IMAGE,
     FAIL_A_FLUSH,
@@ -47,15 +39,6 @@ def test_a_handle_that_has_waited_for_the_switch_has_enough_credits(
         before, after = parse_events(text)[-2:]
         assert between_ms(before, after) > 10  # it has waited
         assert slow_flushes.crashed().mode == 0o600
-
-
-@pytest.fixture
-def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    """On a device that loses its cache when a flush fails."""
-    profile = load_profile("uniform-100us")
-    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
-        yield fs
-    vm.kernel_log()  # of the flush that failed
 
 
 def lose_cache(fs: GuestFs) -> str:

@@ -1,19 +1,17 @@
 """A device that drops its cache when a flush fails: nobody is told that what was in it is there."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
-from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
-from tests.vm.conftest import other_fs
+from tests.vm.conftest import losing_fs
 from tests.vm.guestfs import (
-    CAPACITY_MIB,
     CRASH,
     FAIL_A_FLUSH,
     MNT,
@@ -30,22 +28,6 @@ UNIFORM = load_profile("uniform-100us")
 # With asynchronous commits that are no bursts, too.
 COMMITS = {**MODES, "async": f"data=writeback,journal_async_commit,{MODES['defer']}"}
 OTHER, THIRD = f"{MNT}/other", f"{MNT}/third"
-
-
-@contextmanager
-def losing_fs(
-    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, profile: DeviceProfile
-) -> Iterator[GuestFs]:
-    """Our modules on a device that loses its cache with a flush; nobody looks at its complaints."""
-    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
-        yield fs
-    vm.kernel_log()
-
-
-@pytest.fixture
-def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
-    with losing_fs(vm, fsops, modules, flashdev, UNIFORM) as fs:
-        yield fs
 
 
 @pytest.fixture

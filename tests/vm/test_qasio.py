@@ -330,11 +330,15 @@ def test_a_backlog_does_not_stand_back_for_who_stands_behind_it(
     assert between_ms(*parse_events(done.stdout)) < BACKLOG_MS + 2 * REQUEST_MS
 
 
-def waiters(sched: Scheduled, count: int) -> str:
-    """Bash that has tasks write a page and wait for it, each of its own file, until it ends."""
+def waiters(sched: Scheduled) -> str:
+    """Bash that has tasks write a page and wait for it, each of its own file, until it ends.
+
+    They are more than the driver takes requests, so it always has some of theirs.
+    """
     words = "overwrite:4096 writeback waitfirst " * 50
-    each = f"for n in {{1..{count}}}; do"
+    each = "for n in {1..48}; do"
     return (
+        f"echo 256 >{QUEUE}/nr_requests; "
         f"{each} dd if=/dev/zero of={MNT}/w$n bs=4k count=1 status=none; done; sync\n"
         f"touch /run/load; {each} ( while [ -e /run/load ]; do "
         f"{sched.fs.fsops_path} {MNT}/w$n open {words}; done ) & done\n"
@@ -344,11 +348,9 @@ def waiters(sched: Scheduled, count: int) -> str:
 
 @IN_TIME
 def test_the_backlog_moves_beside_many_who_wait_for_small_writes(sched: Scheduled) -> None:
-    """The driver always has some of theirs."""
     settled(sched)
-    sched.vm.run(f"echo 256 >{QUEUE}/nr_requests")
     done = sched.vm.run(
-        f"{waiters(sched, 48)}{sched.fs.fsops_path} {FILE} open overwrite:4096 writeback clock\n"
+        f"{waiters(sched)}{sched.fs.fsops_path} {FILE} open overwrite:4096 writeback clock\n"
         f"until grep -q '^async 0' {STATE}; do sleep 0.01; done\n"
         f"{sched.fs.fsops_path} {FILE} open clock"
     )
@@ -357,11 +359,9 @@ def test_the_backlog_moves_beside_many_who_wait_for_small_writes(sched: Schedule
 
 @IN_TIME
 def test_a_sync_write_passes_many_who_wait_for_small_writes(sched: Scheduled) -> None:
-    """More of them than the driver takes."""
     settled(sched)
-    sched.vm.run(f"echo 256 >{QUEUE}/nr_requests")
     done = sched.vm.run(
-        f"{waiters(sched, 48)}{sched.fs.fsops_path} {FILE} opendirect clock write clock"
+        f"{waiters(sched)}{sched.fs.fsops_path} {FILE} opendirect clock write clock"
     )
     assert between_ms(*parse_events(done.stdout)) < 250
 
