@@ -56,6 +56,7 @@ struct request {
 #define SZ_64K			65536
 #define REQ_META		1
 #define REQ_PRIO		2
+#define REQ_SWAP		4
 #define RQF_STARTED		1
 #define HRTIMER_MODE_ABS	0
 #define op_is_write(opf)	true
