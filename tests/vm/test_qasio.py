@@ -70,7 +70,8 @@ def test_a_small_fsync_need_not_wait_for_that_of_a_large_file(sched: Scheduled) 
         "wait $large && cat /run/large"
     )
     events = parse_events(done.stdout)  # of the small one first
-    assert between_ms(*events[:2]) < BOOSTED_MS + REQUEST_MS
+    # Data, log and commit record: each may meet the two requests that the driver has.
+    assert between_ms(*events[:2]) < 3 * 2 * REQUEST_MS
     assert between_ms(*events[2:]) < 2 * BACKLOG_MS
     assert sched.passed("same_file") - before > 8  # all but what the driver had before
 
