@@ -12,6 +12,7 @@ from fastsync_lab.host.shell import run
 from fastsync_lab.machine.config import GUEST_HOME, Machine, VmConfig
 from fastsync_lab.machine.image import RootImage
 
+GUEST = Path(__file__).with_name("guest")
 MODULES_FOR_IMAGES = ("erofs", "overlay")
 # Where a kernel has them compressed; Debian 12 has them as they are.
 COMPRESSED_MODULE = ".ko.xz"
@@ -64,14 +65,18 @@ def shares_text(config: VmConfig) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def guest_scripts(machine_script: str) -> dict[str, Path]:
+    """The scripts that a guest of such a machine runs before ours, by their paths in it."""
+    names = {"init": "init.sh", "guest/agent.sh": "agent.sh", "guest/machine.sh": machine_script}
+    return {path: GUEST / name for path, name in names.items()}
+
+
 def initramfs(config: VmConfig, image: RootImage, machine: Machine) -> bytes:
     """An archive with the first program, what the machine's images take, and the agent."""
-    guest = Path(__file__).with_name("guest")
+    scripts = guest_scripts(machine.script)
     files = {
-        "init": (guest / "init.sh").read_bytes(),
+        **{path: script.read_bytes() for path, script in scripts.items()},
         "bin/busybox": image.busybox.read_bytes(),
-        "guest/agent.sh": (guest / "agent.sh").read_bytes(),
-        "guest/machine.sh": (guest / machine.script).read_bytes(),
         "guest/config": (config.tree.headers_dir / ".config").read_bytes(),
         "guest/shares": shares_text(config).encode(),
         "guest/clock": b"virtual\n" if config.virtual_time else b"real\n",

@@ -14,6 +14,7 @@ from fastsync_lab.machine.config import Machine, Setting, Share, VmConfig, die_w
 from fastsync_lab.machine.image import modules_image
 
 PROGRAM = "qemu-system-x86_64"
+SCRIPT = "qemu.sh"  # in machine/guest/
 MODULES = ("virtio_pci", "virtio_console", "virtio_pmem", "nd_pmem")
 # A panic ends QEMU, by -no-reboot. Of what is written to /dev/kmsg nothing is left out.
 KERNEL_PARAMETERS = ("console=ttyS0", "panic=-1", "printk.devkmsg=on")
@@ -83,4 +84,4 @@ def qemu_machine(config: VmConfig, setting: Setting) -> Machine:
     argv += ["-kernel", str(tree.vmlinuz), "-initrd", str(setting.initramfs)]
     parameters = (*KERNEL_PARAMETERS, *config.processor.parameters, *config.parameters)
     argv += ["-append", " ".join(parameters)]
-    return Machine(die_with_us(argv), "qemu.sh", MODULES)
+    return Machine(die_with_us(argv), SCRIPT, MODULES)

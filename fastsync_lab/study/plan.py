@@ -1,7 +1,7 @@
 """Which cells a run has, what a figure of one depends on, and the bash that runs it."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.image import RootImage
+from fastsync_lab.machine.initramfs import guest_scripts
 from fastsync_lab.machine.processor import (
     DEFAULT_MIPS,
     SPEEDS,
@@ -17,7 +18,7 @@ from fastsync_lab.machine.processor import (
     load_processor,
     models_cpu,
 )
-from fastsync_lab.machine.qemu import qemu_version
+from fastsync_lab.machine.qemu import SCRIPT, qemu_version
 from fastsync_lab.machine.trace import TRACE_SH
 from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
 from fastsync_lab.study.store import key_of, stem
@@ -25,7 +26,10 @@ from fastsync_lab.study.store import key_of, stem
 CELL_SH = Path(__file__).with_name("cell.sh")
 SECTION = "== fastsync section "
 WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
-TOOLS = "tools"  # of an environment: for a reader, in no key
+# Of an environment, for a reader: in no key.
+TOOLS = "tools"
+WORDS = (TOOLS, "models_cpu")
+WORDS_OF_DEVICE = ("description", "sources")
 MAKERS = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs", "f2fs": "f2fs-tools"}
 DEFAULT_MAX_SECTORS = 0  # what the kernel takes for its default
 
@@ -100,6 +104,7 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
     }
     files |= {f"{name}.ko": setting.modules[name] for name in ("flashdev", *study.modules)}
     files |= {program.name: setting.programs[program.name] for program in study.programs}
+    scripts = (CELL_SH, TRACE_SH, *guest_scripts(SCRIPT).values())
     image = setting.images[study.image]
     versions = [f"{name}-{image.version(name)}" for name in study.packages]
     versions += [program.version for program in study.programs if program.version]
@@ -108,7 +113,7 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
         "debian_version": setting.tree.debian_version,
         "sha256": {name: file_checksum(path) for name, path in files.items()},
         "root_sha256": image.digest,
-        "cell_sha256": [file_checksum(CELL_SH), file_checksum(TRACE_SH)],
+        "scripts_sha256": [file_checksum(script) for script in scripts],
         "versions": list(dict.fromkeys(versions)),
         "device": asdict(job.profile),
         "capacity_mib": study.capacity_mib,
@@ -124,7 +129,7 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
 def tools_of(job: Job, image: RootImage) -> list[str]:
     """What runs the guests and makes their file systems, with versions, for a reader.
 
-    It is in no cell's key: root_sha256 covers what is in the image, and a newer QEMU on the host
+    They are in no cell's key: root_sha256 covers what is in the image, and a newer QEMU on the host
     alone is no reason to measure everything anew.
     """
     kinds = dict.fromkeys(cell.system.kind for cell in job.cells if cell.system.kind)
@@ -133,15 +138,23 @@ def tools_of(job: Job, image: RootImage) -> list[str]:
 
 
 def seen_by(cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """An environment as a figure of this cell depends on it: of module pairs, only its own."""
+    """An environment as a figure of this cell depends on it.
+
+    Of module pairs it has only the cell's own, and nothing that is for a reader alone.
+    """
     files = environment.get("sha256", {})
     own = {
         name: digest
         for name, digest in files.items()
         if "/" not in name or name.startswith(f"{cell.system.modules}/")
     }
-    seen = {name: value for name, value in environment.items() if name != TOOLS}
-    return {**seen, "sha256": own}
+    device = without(WORDS_OF_DEVICE, environment.get("device", {}))
+    return {**without(WORDS, environment), "sha256": own, "device": device}
+
+
+def without(names: Iterable[str], record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without the entries of these names."""
+    return {name: value for name, value in record.items() if name not in names}
 
 
 def cell_record(job: Job, cell: Cell[Any], environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Studies as what a run does: cells, keys, the bash that goes to the guest."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from fastsync_lab.host.build import ModuleSet, glue_patches
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree, load_series
 from fastsync_lab.host.workload import pristine_amalgamation, sqlbench_command
+from fastsync_lab.machine import initramfs
 from fastsync_lab.machine.device import load_profile, profile_names
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.studies import neighbour, qasio, studies
@@ -232,6 +234,34 @@ def test_tools_are_named_with_their_versions_and_are_in_no_key(
     monkeypatch.setattr("fastsync_lab.study.plan.qemu_version", lambda: "8.0")
     keys = [cell_record(job, job.cells[0], one)["key"] for one in (before, describe(job, setting))]
     assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_seen"),
+    [({"description": "said better"}, False), ({"sources": {}}, False), ({"fua_ns": 1}, True)],
+)
+def test_a_key_depends_on_a_device_s_numbers_not_on_its_words(
+    change: dict[str, Any], is_seen: bool, tmp_path: Path
+) -> None:
+    first = Job(study("overwrite"), "6.12", load_profile("ufs"), quick=True)
+    other = replace(first, profile=replace(first.profile, **change))
+    setting = make_setting(tmp_path)
+    keys = [cell_record(job, job.cells[0], describe(job, setting))["key"] for job in (first, other)]
+    assert (keys[0] != keys[1]) == is_seen
+
+
+@pytest.mark.parametrize("script", ["init.sh", "agent.sh", "qemu.sh"])
+def test_a_key_depends_on_what_the_guest_runs_first(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = key(tmp_path)
+    guest = tmp_path / "guest"
+    shutil.copytree(initramfs.GUEST, guest)
+    monkeypatch.setattr(initramfs, "GUEST", guest)
+    assert key(tmp_path) == before
+    with (guest / script).open("a") as file:
+        file.write("# changed\n")
+    assert key(tmp_path) != before
 
 
 def test_a_key_depends_on_the_cell(tmp_path: Path) -> None:
