@@ -59,7 +59,8 @@ def fs(
     patch, profile = request.param
     if not patch.startswith(f"{tree.series}/"):
         pytest.skip(f"the patch is {patch}")
-    modules: ModuleSet = request.getfixturevalue(f"{which}_modules")
+    fixture = "modules" if which == "ours" else f"{which}_modules"
+    modules: ModuleSet = request.getfixturevalue(fixture)
     with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
         yield fs
     vm.kernel_log()
@@ -286,6 +287,50 @@ def test_blocks_that_an_aborted_transaction_has_freed(fs: GuestFs, which: str) -
         """,
     )
     assert (after_it(fs, "head -c 3 $f") == ["NNN"]) == (which == "mended")
+
+
+@pytest.mark.parametrize("which", ["stock", "mended", "ours"])
+@patch("7.2/0014", ONE_BY_ONE)
+def test_two_writes_to_an_extent_that_cannot_be_split(fs: GuestFs, which: str) -> None:
+    """Its leaf is full, and so is the disk: who converts its block first zeroes the other one."""
+    start(fs, "-m 0")
+    words = before_a_cut(
+        fs,
+        """
+        put() { tr '\\0' "$2" </dev/zero | dd of=$f bs=4k count=1 seek=$1 iflag=fullblock \
+            oflag=direct conv=notrunc status=none 2>/dev/null && echo $1; }
+        rm $f; fallocate -o 40k -l 128k $f; put 0 a; put 2 a; put 60 a
+        echo 0 >/sys/fs/ext4/${device#/dev/}/reserved_clusters
+        ! dd if=/dev/zero of=$m/fill bs=4k oflag=direct status=none 2>/dev/null || exit 5
+        sync; put 20 b & put 30 c; wait
+        echo 3 >/proc/sys/vm/drop_caches
+        for at in 20 30; do
+            dd if=$f bs=4k skip=$at count=1 status=none | head -c 1 | tr '\\0' -
+        done
+        """,
+    )
+    seen = words.pop()
+    assert words[:3] == ["0", "2", "60"]
+    lost = [at for at, now in zip(("20", "30"), seen, strict=True) if at in words and now == "-"]
+    assert (lost != []) == (which == "stock")
+
+
+@IN_TIME
+@patch("7.2/0015", ONE_BY_ONE)
+def test_blocks_allocated_while_a_fast_commit_flushes(fs: GuestFs, which: str) -> None:
+    fs.vm.run(f"tr '\\0' S </dev/zero | head -c 16M >{fs.device}; sync")
+    start(fs, f"{FAST_COMMIT} -E nodiscard", f"nodelalloc,nodioread_nolock,{NO_PERIODIC_COMMIT}")
+    before_a_cut(
+        fs,
+        """
+        o $f open chmod:601
+        dd if=/dev/zero of=$m/large bs=1M count=1 status=none
+        o $other open chmod:601 fsync &
+        o $f open sleep:20 append; wait
+        cut
+        """,
+    )
+    assert (after_it(fs, "tail -c 4k $f | tr -cd S") != []) == (which == "stock")
 
 
 @patch("6.12/0005")
