@@ -17,6 +17,7 @@ ENTRY = "__main__"  # the way in, above all of them
 BY_THEMSELVES = ("studies", "crash")
 MOST_LINES = 400
 MOST_LINES_OF_C = 500
+MOST_LINES_OF_README = 120
 C_FOLDERS = ("kernel", "fastsync_lab", "tests")
 LONG_C = {
     "fastsync_lab/host/programs/crashcheck.c": "one walk over the states, from image to verdict",
@@ -114,6 +115,10 @@ def test_no_c_file_is_too_long() -> None:
     lines = {str(one.relative_to(repo_root())): one.read_text().count("\n") for one in files}
     assert len(files) > 50
     assert {name for name, count in lines.items() if count > MOST_LINES_OF_C} == set(LONG_C)
+
+
+def test_the_front_door_is_short() -> None:
+    assert len((repo_root() / "README.md").read_text().splitlines()) <= MOST_LINES_OF_README
 
 
 # --- that these look -----------------------------------------------------------------------------
