@@ -24,7 +24,8 @@ UNDECIDING = ("kernel_release", "source_sha256")  # for a reader; other keys cov
 class Builds:
     """What a run needs: the modules that it explores, the kernel's own, the device model.
 
-    States are recovered by another build of that kernel, or in the machine that records.
+    States are recovered by another build of that kernel, or in the machine that records: by the
+    kernel's own modules, and some by ours, too.
     """
 
     tree: KernelTree
@@ -32,13 +33,18 @@ class Builds:
     stock: ModuleSet
     flashdev: Path
     image: RootImage
-    recovery: tuple[KernelTree, ModuleSet] | None = None
+    recovery: tuple[KernelTree, ModuleSet, ModuleSet] | None = None
 
     @property
     def recovered_by(self) -> str:
         """What decides what comes of a state, for a result."""
-        tree, stock = self.recovery or (self.tree, self.stock)
-        return f"{tree.identity}, modules {module_digest(stock)}"
+        tree, stock, ours = self.recoverers
+        return f"{tree.identity}, modules {module_digest(stock)} and {module_digest(ours)}"
+
+    @property
+    def recoverers(self) -> tuple[KernelTree, ModuleSet, ModuleSet]:
+        """The kernel that recovers, its own modules, and ours for it."""
+        return self.recovery or (self.tree, self.stock, self.subject)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -86,7 +92,11 @@ def prepare(
     recovery = None
     if recover_in == UML:
         other = uml_kernel(tree, report=report)
-        recovery = (other, build_modules(other, stock=True, report=report))
+        recovery = (
+            other,
+            build_modules(other, stock=True, report=report),
+            build_modules(other, report=report),
+        )
     return Builds(
         tree,
         build_modules(tree, fault=fault, report=report),

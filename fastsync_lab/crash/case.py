@@ -52,10 +52,14 @@ class Case:
     @property
     def mount_options(self) -> str:
         """What it is mounted with."""
+        return ",".join([f"data={self.kind.data}", *self.kind.mount, *self.mode_options])
+
+    @property
+    def mode_options(self) -> list[str]:
+        """The mount options that are its mode."""
         small = self.workload.startswith(logged.PREFIX)
         eager = f"eager_sync={logged.THRESHOLD if small else LOGS_MOST_PAGES}"
-        words = [f"data={self.kind.data}", *self.kind.mount]
-        return ",".join([*words, *mode_options(self.mode, self.interval_ms, eager)])
+        return mode_options(self.mode, self.interval_ms, eager)
 
     @property
     def stock_says(self) -> bool:
@@ -120,6 +124,7 @@ class Failure:
 class Outcome:
     """What came of a case. Times are s of the host; `cuts` are places, `states` images.
 
+    `own_states`: how many of these our own modules have recovered as well, with the mode's options.
     `e2fsck_wrong` counts the states in which e2fsck alone failed to replay fast commits,
     `blocks_wrong` those in which the kernel did but for BLOCKS_WRONG.
     """
@@ -129,6 +134,7 @@ class Outcome:
     cuts: int = 0
     states: int = 0
     second_states: int = 0
+    own_states: int = 0
     considered: int = 0
     e2fsck_wrong: int = 0
     blocks_wrong: int = 0

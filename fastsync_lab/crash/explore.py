@@ -35,12 +35,14 @@ from fastsync_lab.crash.states import (
     find,
     first_event_after,
     sample,
+    sample_again,
     split_id,
+    spread,
 )
 from fastsync_lab.crash.trace import parse_trace
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.options import CONTROL
+from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.progress import Passing, Report, silent
 from fastsync_lab.host.shares import share_out
 from fastsync_lab.machine.config import VmConfig
@@ -52,7 +54,10 @@ CHUNK = 6  # cases
 DELAY_SEED = "jbd2.delay_seed"  # of modules with delays_patch(); 0: none
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
 SECOND_MOST = 20  # but of a case no more than this
-SECOND_STATES = 6
+SECOND_STATES = 8
+OWN_SHARE = 10  # of so many states one is recovered by our own modules, too,
+OWN_MOST = 20  # but of a case no more than this
+BY_OURS = "where our modules recover:"
 
 
 # --- one case ------------------------------------------------------------------------------------
@@ -121,6 +126,8 @@ class Explorer:
         log = self.recorder.vm.kernel_log()
         if check_kernel_log(log):
             raise FastsyncError(f"{case.name}: the kernel complained: {self.recorder.vm.said(log)}")
+        if case.mode in EAGER_MODES:
+            check_moved(case.name, script.moves, (folder / "stats").read_text())
         (folder / "modules").write_text(module_digest(self.builds.subject))
         return folder
 
@@ -137,7 +144,7 @@ class Explorer:
         return folder if take_recording(folder, wanted) else None
 
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
-        """Recover and judge about `limit` states of what was recorded."""
+        """Recover and judge all boundaries of what was recorded, and `limit` other states."""
         started = time.monotonic()
         self._use_stock()
         recording, judge = self._open(case, script, folder)
@@ -150,15 +157,17 @@ class Explorer:
         self._check(outcome, judge, recording, states)
         failed = {failure.state for failure in outcome.failures}
         sound = [state for state in states if state.id not in failed]
-        again = _spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
+        again = spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
         self.report(Passing(f"{case.name}: cutting {len(again)} recoveries"))
         cut = [
-            Again(one.state, one.recording, _spread(sample(one.states, SECOND_STATES, case.seed),
-                                                    SECOND_STATES))
+            replace(one, states=sample_again(one.states, SECOND_STATES, case.seed))
             for one in self._cut_again(case, recording, again)
-        ]  # fmt: skip
+        ]
         outcome.second_states = sum(len(one.states) for one in cut)
         self._check_again(outcome, judge, recording, cut)
+        if case.mode != CONTROL:
+            mine = spread(sound, max(1, min(len(states) // OWN_SHARE, OWN_MOST)))
+            self._check_ours(outcome, judge, recording, mine)
         self.recoverer.forget(recording.folder)
         outcome.seconds = round(time.monotonic() - started, 1)
         return outcome
@@ -176,13 +185,31 @@ class Explorer:
             self._check_again(outcome, judge, recording, [found])
         else:
             self._check(outcome, judge, recording, [state])
+            if case.mode != CONTROL:
+                self._check_ours(outcome, judge, recording, [state])
         self.recoverer.forget(recording.folder)
         return outcome
 
     def _use_stock(self) -> None:
         """Have the stock modules where states are recovered."""
-        _, stock = self.builds.recovery or (None, self.builds.stock)
+        _, stock, _ = self.builds.recoverers
         self.recoverer.vm.use_filesystem(stock)
+
+    def _check_ours(
+        self, outcome: Outcome, judge: Judge, recording: Recording, states: Sequence[State]
+    ) -> None:
+        """The same by our own modules, which mount with the mode's options, as their users do."""
+        case = outcome.case
+        self.report(Passing(f"{case.name}: recovering {len(states)} by ours"))
+        _, _, ours = self.builds.recoverers
+        self.recoverer.vm.use_filesystem(ours)
+        text = plan(recording.events, states)
+        found = self.recoverer.recover(recording.folder, text, case.kind, case.mode_options)
+        judged = judge_batch(case, judge, recording, list(states), found)
+        outcome.own_states = len(states)
+        outcome.failures += [
+            replace(one, problems=(BY_OURS, *one.problems)) for one in judged.failures
+        ]
 
     def _open(self, case: Case, script: Script, folder: Path) -> tuple[Recording, Judge]:
         ops = [] if script.sql else parse_trace((folder / "trace").read_text())
@@ -246,17 +273,18 @@ class Explorer:
         _add(outcome, judged)
 
 
+def check_moved(name: str, wanted: Sequence[str], stats: str) -> None:
+    """Raise FastsyncError if a counter of eager_stats is 0: the case would prove nothing."""
+    counters = dict(line.split(maxsplit=1) for line in stats.splitlines())
+    still = [one for one in wanted if int(counters[one]) == 0]
+    if still:
+        raise FastsyncError(f"{name}: the workload is for what did not happen: {', '.join(still)}")
+
+
 def _batches(states: Sequence[State]) -> Iterator[list[State]]:
     iterator = iter(states)
     while batch := list(islice(iterator, BATCH)):
         yield batch
-
-
-def _spread(states: Sequence[State], count: int) -> list[State]:
-    """`count` of the states, evenly from the first to the last."""
-    if len(states) <= count:
-        return list(states)
-    return [states[index * len(states) // count] for index in range(count)]
 
 
 def _add(outcome: Outcome, judged: Sequence[Future[Judged]]) -> None:

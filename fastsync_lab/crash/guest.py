@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.crash import mariadb
+from fastsync_lab.crash.flight import KEEP_TRACE, START_TRACE, STOP_TRACE
 from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import DATABASE
@@ -98,15 +99,18 @@ class Recorder:
         self.vm.run(
             f"cp {here}/script {MEMORY}/script\n"
             f"dd if={here}/base.img of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit\n"
+            f"device=flash0\n{START_TRACE}"
             + create_log("/dev/flash0")
             + parts.create()
             + f"mount -t ext4 -o {mount_options} {parts.device} /mnt || exit\n"
             f"{prepare}(cd /mnt && {self._command(script)} >{MEMORY}/trace); status=$?\n"
-            f"cat /sys/fs/ext4/*/eager_stats >{here}/stats 2>/dev/null\n"  # for a person
+            f"cat /sys/fs/ext4/*/eager_stats >{here}/stats 2>/dev/null\n"
             "umount /mnt || exit\n"
             f"cp {MEMORY}/trace {here}/trace\n"
             + parts.remove()
             + keep_log(f"{here}/log")
+            + STOP_TRACE
+            + KEEP_TRACE.format(f"{here}/bios")
             + "exit $status",
             timeout_s=RECORD_TIMEOUT_S,
         )

@@ -1,12 +1,15 @@
 """The log of the kernel's dm-log-writes (drivers/md/dm-log-writes.c).
 
 The log is in the order in which writes became durable, not in that of their submission: a write
-stands in it right before the flush that came after its completion, a FUA write where it completed,
-a mark where it was made. What was never flushed stands at the end.
+stands in it right before the flush that came after its completion, a FUA write and a flush where
+they completed, a mark where it was made. What was never flushed stands at the end. What was sent
+while a flush was under way, a trace of the block layer tells (flight.py).
 """
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from fastsync_lab.host.errors import FastsyncError
 
@@ -41,13 +44,33 @@ class Write:
 class Event:
     """Something became durable: the writes of a flush, or one FUA write.
 
-    Until it ends, each of `writes` may be on the medium or not; all events before it are.
+    Until it ends, each of `writes` may be on the medium or not; all events before it are. So may
+    those of `beside`, which were sent before it ended, and become durable with later ones.
     `acknowledged` has the numbers of the marks that stand before it.
     """
 
     kind: str  # "flush", "fua", or "end" for what was never flushed
     writes: tuple[Write, ...]
     acknowledged: frozenset[int]
+    beside: tuple[Write, ...] = ()
+
+
+@dataclass(frozen=True)
+class Flight:
+    """When a write was sent, and a flush or FUA write ended: points in time, later ones larger."""
+
+    sent: int
+    ended: int
+
+
+class Flights(Protocol):
+    """What a trace tells of the entries of a log, asked for in the log's order."""
+
+    def flush(self) -> Flight:
+        """The next flush."""
+
+    def write(self, write: Write) -> Flight:
+        """The next write of these sectors."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +80,61 @@ class _Entry:
     text: bytes
 
 
-def parse_log(data: bytes) -> list[Event]:
+def parse_log(data: bytes, flights: Flights | None = None) -> list[Event]:
     """The events of a log, from its device's first byte on.
 
-    Raises FastsyncError for a log that is not whole, or that has discards.
+    Without `flights` nothing is known to have been under way beside an event. Raises FastsyncError
+    for a log that is not whole, that has discards, or that `flights` is not of.
     """
     events: list[Event] = []
+    ended: list[int] = []
+    sent: dict[Write, int] = {}
     marks: set[int] = set()
     cached: list[Write] = []
     for entry in _entries(data):
         if entry.flags & MARK:
             if entry.text.isdigit():
                 marks.add(int(entry.text))
-        elif entry.flags & DISCARD:
+            continue
+        if entry.flags & DISCARD:
             raise FastsyncError("the log has a discard: what it leaves behind is not known")
-        elif entry.flags & FLUSH:
-            if cached:
-                events.append(Event("flush", tuple(cached), frozenset(marks)))
-            cached = []
-            if entry.write.count:
-                raise FastsyncError("the log has a flush with data, which the kernel splits")
-        elif entry.flags & FUA:
-            events.append(Event("fua", (entry.write,), frozenset(marks)))
-        else:
+        is_flush = bool(entry.flags & FLUSH)
+        if is_flush and entry.write.count:
+            raise FastsyncError("the log has a flush with data, which the kernel splits")
+        flight = Flight(0, 0)
+        if flights:
+            flight = flights.flush() if is_flush else flights.write(entry.write)
+        if not is_flush:
+            sent[entry.write] = flight.sent
+        if not is_flush and not entry.flags & FUA:
             cached.append(entry.write)
+        elif cached or not is_flush:
+            writes = tuple(cached) if is_flush else (entry.write,)
+            events.append(Event("flush" if is_flush else "fua", writes, frozenset(marks)))
+            ended.append(flight.ended)
+            cached = [] if is_flush else cached
     events.append(Event("end", tuple(cached), frozenset(marks)))
-    return events
+    return list(_with_beside(events, ended, sent)) if flights else events
+
+
+def _with_beside(
+    events: Sequence[Event], ended: Sequence[int], sent: Mapping[Write, int]
+) -> Iterator[Event]:
+    """The events, each with what was sent before it ended, and is durable after it.
+
+    The last one is what no flush has covered, and ends never: nothing is beside it.
+    """
+    order = [(number, write) for number, event in enumerate(events) for write in event.writes]
+    by_time = sorted(range(len(order)), key=lambda index: sent[order[index][1]])
+    outstanding: list[int] = []
+    next_sent = 0
+    for number, event in enumerate(events[:-1]):
+        while next_sent < len(by_time) and sent[order[by_time[next_sent]][1]] < ended[number]:
+            outstanding.append(by_time[next_sent])
+            next_sent += 1
+        outstanding = sorted(index for index in outstanding if order[index][0] > number)
+        yield replace(event, beside=tuple(order[index][1] for index in outstanding))
+    yield events[-1]
 
 
 def _entries(data: bytes) -> list[_Entry]:

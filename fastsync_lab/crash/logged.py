@@ -24,9 +24,12 @@ SETTLES_US = 5_300_000
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 
-def start(files: Mapping[str, int]) -> Script:
-    """Files of so many blocks, all in their places, and the one that commits."""
-    script = Script()
+def start(files: Mapping[str, int], *moves: str) -> Script:
+    """Files of so many blocks, all in their places, and the one that commits.
+
+    `moves`: see Script, besides that data are logged.
+    """
+    script = Script(moves=("data_blocks", *moves))
     script.file(OTHER, 0)
     for path, blocks in files.items():
         script.file(path, blocks * BLOCK)
@@ -87,7 +90,7 @@ def append(rng: random.Random) -> Script:
 
 def ahead(rng: random.Random) -> Script:
     """Logs that are open while they grow; others get what they have not used, or preallocate it."""
-    script = start({})
+    script = start({}, "blocks_ahead")
     sizes = {"log": 0, "book": 0}
     for path in sizes:
         script.do("create", path)
@@ -114,7 +117,9 @@ def ahead(rng: random.Random) -> Script:
             script.file(f"n{number}", rng.choice([1, 20]) * BLOCK)
             script.do(rng.choice(SYNCS), f"n{number}")
         for _ in range(rng.randint(1, 4)):
-            length = rng.choice([BLOCK, BLOCK, 4120, 300, 9000])
+            # Whole blocks: an append that ends in the block it begins in is no growth for them.
+            whole = BLOCK - sizes[path] % BLOCK
+            length = rng.choice([whole, whole, whole, whole, 4120, 300, 9000])
             script.do("write", path, sizes[path], length)
             sizes[path] += length
             if rng.random() < 0.15:
@@ -175,14 +180,14 @@ def holes(rng: random.Random) -> Script:
 
 
 def churn(rng: random.Random) -> Script:
-    """Many small syncs in little time: more than the log has room for, and cold data among them."""
-    script = start({})
+    """Many small syncs in little time, and cold data among them. The log goes round twice."""
+    script = start({}, "settlings_half_full")
     for path, size in {"hot": 4, "warm": 8, "cold": 24}.items():
         script.do("create", path)
         for first in range(0, size, THRESHOLD):
             script.do("write", path, first * BLOCK, min(size - first, THRESHOLD) * BLOCK)
             script.do("fdatasync", path)
-    for number in range(150):
+    for number in range(450):
         path = rng.choice(["hot"] * 5 + ["warm"])
         first = rng.randrange(2)
         script.do("write", path, first * BLOCK, BLOCK)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastsync_lab.crash.flight import parse_flights
 from fastsync_lab.crash.log import Event, parse_log
 from fastsync_lab.crash.states import State, apply_writes, durable_writes
 
@@ -52,7 +53,8 @@ class Recording:
 def load_recording(folder: Path) -> Recording:
     """What the guest left in a folder."""
     log = (folder / "log").read_bytes()
-    return Recording(folder, (folder / "base.img").read_bytes(), log, parse_log(log))
+    events = parse_log(log, parse_flights((folder / "bios").read_text()))
+    return Recording(folder, (folder / "base.img").read_bytes(), log, events)
 
 
 def page_of(image: bytearray, number: int) -> bytearray:

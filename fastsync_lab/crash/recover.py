@@ -154,14 +154,20 @@ class Recoverer:
         make_room(vm)
         vm.run(f"modprobe loop; : >{MEMORY}/image && losetup /dev/loop0 {MEMORY}/image")
 
-    def recover(self, folder: Path, plan_text: str, kind: Kind) -> list[Found]:
-        """Let the kernel that is loaded recover the states of a plan, from base.img and log."""
+    def recover(
+        self, folder: Path, plan_text: str, kind: Kind, options: Sequence[str] = ()
+    ) -> list[Found]:
+        """Let the kernel that is loaded recover the states of a plan, from base.img and log.
+
+        `options`: what it mounts with.
+        """
         parts = Parts("/dev/loop0", "loop0", kind)
         here = f"$FASTSYNC_OUT/{folder.name}"
         self._run(
             folder,
             plan_text,
             parts.create()
+            + f"MOUNT_OPTIONS={','.join(options)} "
             + f"{self._command(folder, parts, f'{MEMORY}/delta')} >{MEMORY}/found || exit\n"
             + parts.remove()
             + f"cp {MEMORY}/delta {MEMORY}/found {here}/\n",

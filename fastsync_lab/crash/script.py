@@ -17,7 +17,8 @@ class Script:
     """Lines for programs/crashops.c or, if `sql`, for programs/crashsql.c.
 
     With `flushing`, a key of mariadb.FLUSHING, they are for programs/crashmaria.c. The first
-    `prepared` lines have returned, and are synced, before the first crash.
+    `prepared` lines have returned, and are synced, before the first crash. With eager_sync, `moves`
+    are the counters of eager_stats without which it does not do what it is for.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -25,6 +26,7 @@ class Script:
     sql: bool = False
     flushing: str = ""
     device_mib: int = DEVICE_MIB
+    moves: tuple[str, ...] = ("bursts",)
 
     @property
     def program(self) -> str:

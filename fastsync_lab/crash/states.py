@@ -1,21 +1,24 @@
 """What can be on the medium when power fails.
 
 A device with a volatile cache keeps what a finished flush or FUA write covers. Of the rest it may
-keep anything, in units of 512 bytes: some writes and not others, or part of one. dm-log-writes does
-not tell which unflushed writes were under way beside a FUA write, so none is assumed there; they
-are taken to pieces at the flush that covers them.
+keep anything, in units of 512 bytes: some writes and not others, or parts of one. That holds for
+what the flush is to cover, and for what was sent while it, or the FUA write, was under way.
 """
 
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from fastsync_lab.crash.log import KERNEL_SECTOR, Event, Write
 from fastsync_lab.host.errors import UsageError
 
 FEW_WRITES = 3  # of these all subsets are taken
 RANDOM_SUBSETS = 4
+BLOCK_SECTORS = 8
+HOLES = 2  # of a write of several blocks
+BESIDE = 3  # of what is under way beside an event so many are there alone
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,14 @@ def part(write: Write, first: int, end: int) -> Write:
 def chosen(writes: Sequence[Write], keep: Iterable[int]) -> tuple[Write, ...]:
     """The writes of these indexes, in the order in which they completed."""
     return tuple(writes[index] for index in sorted(keep))
+
+
+def without(write: Write, gaps: Sequence[tuple[int, int]]) -> tuple[Write, ...]:
+    """A write's sectors but for these: first and end (exclusive), in order, none beside another."""
+    ends = [0, *(end for _, end in gaps)]
+    begins = [*(first for first, _ in gaps), write.count]
+    pairs = zip(ends, begins, strict=True)
+    return tuple(part(write, begin, end) for begin, end in pairs if begin < end)
 
 
 def torn_ends(count: int) -> list[int]:
@@ -81,7 +92,7 @@ def variants(event: Event, number: int, rng: random.Random) -> Iterator[State]:
         yield from state(f"from{first}", chosen(writes, range(first, count)))
     for mask in masks:
         kept = {index for index in range(count) if mask >> index & 1}
-        yield from state(f"mask{mask:x}", chosen(writes, kept))
+        yield from state(f"mask{mask}", chosen(writes, kept))
     for index, write in enumerate(writes):
         before, after = writes[:index], writes[index + 1 :]
         for end in torn_ends(write.count):
@@ -89,6 +100,53 @@ def variants(event: Event, number: int, rng: random.Random) -> Iterator[State]:
             yield from state(f"head{index}-{end}", (*before, head, *after))
             yield from state(f"tail{index}-{end}", (*before, tail, *after))
             yield from state(f"onlyhead{index}-{end}", (head,))
+        for name, pieces in with_holes(write, rng):
+            yield from state(f"{name.format(index)}", (*before, *pieces, *after))
+    for name, kept_of, beside in under_way(event, rng):
+        yield from state(name, (*chosen(writes, kept_of), *chosen(event.beside, beside)))
+
+
+def with_holes(write: Write, rng: random.Random) -> Iterator[tuple[str, tuple[Write, ...]]]:
+    """What is left of a write of several blocks whose first and last sectors are there.
+
+    A burst is one write: here its descriptor and its record are on the medium, and not all of what
+    is between them. One sector is missing, a block, or each block by the toss of a coin.
+    """
+    if write.count <= BLOCK_SECTORS:
+        return
+    sector = rng.randrange(1, write.count - 1)
+    yield f"gap{{}}-{sector}", without(write, [(sector, sector + 1)])
+    inner = range(1, write.count // BLOCK_SECTORS - 1)
+    for block in sorted(rng.sample(inner, min(HOLES, len(inner)))):
+        yield f"hole{{}}-{block}", without(write, [blocks_at(block)])
+    if len(inner) > HOLES:
+        missing = [block for block in inner if rng.random() < 0.5]
+        mask = sum(1 << block for block in missing)
+        yield f"sieve{{}}-{mask}", without(write, [blocks_at(one) for one in missing])
+
+
+def blocks_at(number: int) -> tuple[int, int]:
+    """The sectors of a block of a write: first and end (exclusive)."""
+    return number * BLOCK_SECTORS, (number + 1) * BLOCK_SECTORS
+
+
+def under_way(event: Event, rng: random.Random) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Which of an event's writes and of those beside it are on the medium, by index, with a name.
+
+    All others, and none of its own or all but one; one other alone; or some of both.
+    """
+    own, others = range(len(event.writes)), range(len(event.beside))
+    if not others:
+        return
+    yield "besides", [], list(others)
+    for lost in own:
+        yield f"lost{lost}", [index for index in own if index != lost], list(others)
+    for index in sorted(rng.sample(others, min(BESIDE, len(others)))):
+        yield f"beside{index}", [], [index]
+    for _ in range(BESIDE):
+        mine, mask = (rng.getrandbits(len(some)) for some in (event.writes, event.beside))
+        kept = [index for index in own if mine >> index & 1]
+        yield f"both{mine}-{mask}", kept, [one for one in others if mask >> one & 1]
 
 
 def all_states(events: Sequence[Event], *, first: int, seed: int) -> list[State]:
@@ -103,22 +161,43 @@ def all_states(events: Sequence[Event], *, first: int, seed: int) -> list[State]
 
 
 def sample(states: Sequence[State], limit: int, seed: int) -> list[State]:
-    """About `limit` of the states, in their order: all boundaries, and others drawn by the seed.
+    """All boundaries and `limit` of the others, drawn by the seed, in their order.
 
-    Each kind of state (dropped, torn, ...) gets an equal share, as far as there are so many.
+    Each kind of state (dropped, torn, ...) gets an equal share, as far as there are so many, and
+    within a kind each event: those of many writes have many states.
     """
     rng = random.Random(seed)
-    kinds: dict[str, list[State]] = {}
+    kinds: dict[str, dict[int, list[State]]] = {}
     for state in states:
-        kinds.setdefault("" if state.is_boundary else state.kind, []).append(state)
-    kept = {state.id for state in kinds.pop("", [])}
-    for drawn in kinds.values():
-        rng.shuffle(drawn)
-    while len(kept) < limit and any(kinds.values()):
-        for drawn in kinds.values():
-            if drawn and len(kept) < limit:
-                kept.add(drawn.pop().id)
+        if not state.is_boundary:
+            kinds.setdefault(state.kind, {}).setdefault(state.event, []).append(state)
+    drawn = in_turn([in_turn(list(of.values()), rng) for of in kinds.values()])
+    kept = {state.id for state in drawn[:limit]}
+    return [state for state in states if state.is_boundary or state.id in kept]
+
+
+def in_turn(groups: Sequence[list[State]], rng: random.Random | None = None) -> list[State]:
+    """One state of each group, then a second one of each, and so on; first shuffled by `rng`."""
+    if rng:
+        groups = [rng.sample(group, len(group)) for group in groups]
+        rng.shuffle(groups)
+    rounds = zip_longest(*groups)
+    return [state for one in rounds for state in one if state is not None]
+
+
+def sample_again(states: Sequence[State], limit: int, seed: int) -> list[State]:
+    """About `limit` of the states of a recovery that is cut in turn, half of them boundaries."""
+    boundaries = [state for state in states if state.is_boundary]
+    others = sample([state for state in states if not state.is_boundary], limit // 2, seed)
+    kept = {state.id for state in (*spread(boundaries, limit // 2), *others)}
     return [state for state in states if state.id in kept]
+
+
+def spread(states: Sequence[State], count: int) -> list[State]:
+    """`count` of the states, evenly from the first to the last."""
+    if len(states) <= count:
+        return list(states)
+    return [states[index * len(states) // count] for index in range(count)]
 
 
 def find(states: Sequence[State], wanted: str) -> State:

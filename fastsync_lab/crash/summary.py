@@ -111,6 +111,7 @@ COLUMNS: Mapping[str, Callable[[Outcome], float]] = {
     "cuts": lambda one: one.cuts,
     "states": lambda one: one.states,
     "cut again": lambda one: one.second_states,
+    "by ours": lambda one: one.own_states,
     "not on stock": lambda one: len(one.own_failures),
     "seconds": lambda one: one.seconds,
 }

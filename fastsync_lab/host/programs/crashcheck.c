@@ -23,7 +23,8 @@
  * which sector: crash/junk.py), and the numbers of the 4 KiB pages that recovery
  * and mount have changed. Their contents are appended to DELTA.
  *
- * An external journal's device follows DEVICE, behind a comma.
+ * An external journal's device follows DEVICE, behind a comma. The environment's
+ * MOUNT_OPTIONS are those to mount with.
  *
  * With "-" for BASE, LOG and IMAGE the only state is what is on DEVICE.
  *
@@ -443,6 +444,7 @@ static void record(const char *number)
 
 static void prepare(char **argv)
 {
+	const char *options = getenv("MOUNT_OPTIONS") ?: "";
 	int base = open_file(argv[1], O_RDONLY, &size), image_fd;
 	size_t image_size;
 
@@ -455,7 +457,10 @@ static void prepare(char **argv)
 	journal = strchr(argv[5], ',');
 	if (journal) {
 		*journal++ = '\0';
-		snprintf(mount_options, sizeof(mount_options), "journal_path=%s", journal);
+		snprintf(mount_options, sizeof(mount_options), "%s%sjournal_path=%s",
+			 options, *options ? "," : "", journal);
+	} else {
+		snprintf(mount_options, sizeof(mount_options), "%s", options);
 	}
 	folder = argv[6];
 	delta = fopen(argv[7], "w");
