@@ -166,7 +166,7 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
         lines.append([name, *numbers(mine)])
     return [
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']} "
-        f"({age_of(result)}), seed {seeds}, {result['date'][:10]}; modes {', '.join(modes)}.",
+        f"({_age(result)}), seed {seeds}, {result['date'][:10]}; modes {', '.join(modes)}.",
         Grid(["workload", *COLUMNS], [*lines, ["together", *numbers(ours)]], texts=1),
         _kinds(ours),
         *_beside_stock(outcomes),
@@ -212,13 +212,19 @@ def sentence(result: Mapping[str, Any]) -> str:
     inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
     as_on_stock = f" {inherited:,} fail as on stock." if inherited else ""
     return (
-        f"Power cuts, on Linux {result['kernel_release']} (modules {age_of(result)}): "
+        f"Power cuts, on Linux {result['kernel_release']} (modules {_age(result)}): "
         f"{_states(ours):,} states{with_eager} were recovered and checked, after "
         f"{sum(one.cuts for one in ours):,} cuts in "
         f"{sum(one.operations for one in ours):,} operations. "
         f"{sum(len(one.own_failures) for one in ours):,} break a promise that stock ext4 keeps."
         f"{as_on_stock}{_not_counted(outcomes)}"
     )
+
+
+def _age(result: Mapping[str, Any]) -> str:
+    """Whether modules and explorer are those of this tree, in words."""
+    is_old = result["explorer_sha256"] != explorer_digest()
+    return f"{age_of(result)}, explorer older than this tree's" if is_old else age_of(result)
 
 
 def _states(outcomes: Sequence[Outcome]) -> int:

@@ -97,3 +97,10 @@ def test_a_recording_has_the_modules_of_its_mode_and_delays_meanwhile(
     ]  # fmt: skip
     assert folder == tmp_path / case.name
     assert (folder / "modules").read_text() == "digest of ours"
+
+
+def test_a_recording_in_which_nothing_of_its_subject_happened_is_none() -> None:
+    stats = "in_force yes\nbursts 23\nblocks_ahead 0\nrevokes 0\n"
+    explore.check_moved("x", ("bursts",), stats)
+    with pytest.raises(FastsyncError, match="^x: .* did not happen: blocks_ahead, revokes$"):
+        explore.check_moved("x", ("bursts", "blocks_ahead", "revokes"), stats)

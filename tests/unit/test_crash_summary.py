@@ -190,6 +190,15 @@ def test_a_result_says_what_it_is_of(builds: Builds) -> None:
     assert datetime.fromisoformat(result["date"]).utcoffset() == timedelta(0)
 
 
+def test_a_result_of_an_older_explorer_says_so(builds: Builds) -> None:
+    result = result_of(Request((CASE,)), [outcome()], builds)
+    assert "(modules of this tree): " in summary.sentence(result)
+    older = {**result, "explorer_sha256": "older"}
+    said = "of this tree, explorer older than this tree's)"
+    assert f"(modules {said}: " in summary.sentence(older)
+    assert f"({said}, seed 1" in in_markdown(summary.parts(older))
+
+
 def test_the_whole_block(builds: Builds) -> None:
     other = replace(FAILURE, problems=("f: size is 0",))
     outcomes = [
