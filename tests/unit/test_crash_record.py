@@ -102,5 +102,5 @@ def test_a_recording_has_the_modules_of_its_mode_and_delays_meanwhile(
 def test_a_recording_in_which_nothing_of_its_subject_happened_is_none() -> None:
     stats = "in_force yes\nbursts 23\nblocks_ahead 0\nrevokes 0\n"
     explore.check_moved("x", ("bursts",), stats)
-    with pytest.raises(FastsyncError, match="^x: .* did not happen: blocks_ahead, revokes$"):
+    with pytest.raises(FastsyncError, match="did not happen: blocks_ahead, revokes"):
         explore.check_moved("x", ("bursts", "blocks_ahead", "revokes"), stats)
