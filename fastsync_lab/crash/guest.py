@@ -29,6 +29,18 @@ PROFILE = "sata-ssd"
 RECORD_TIMEOUT_S = 600
 LOG_NAME = "crash"  # of the device-mapper device that logs
 MEMORY = "/dev/shm/crash"  # in the guest
+# A life before: bash that leaves in {image} what is on the device while the log is full of commits.
+# It goes round once. None of its files stays, and the folder's mode is what it was.
+EARLIER_LIFE = """\
+mount -t ext4 -o {options} /dev/flash0 /mnt || exit
+for i in {{1..180}}; do
+    head -c 5000 /dev/zero >>/mnt/life && sync /mnt/life || exit
+done
+rm /mnt/life && sync /mnt || exit
+for mode in 700 755; do chmod $mode /mnt && sync /mnt || exit; done
+dd if=/dev/flash0 of={image} bs=1M iflag=direct 2>&1 && umount /mnt || exit
+dd if={image} of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit
+"""
 
 
 def build_programs(names: Collection[str]) -> None:
@@ -94,12 +106,14 @@ class Recorder:
         profile = load_profile(PROFILE)
         parts = Parts(f"/dev/mapper/{LOG_NAME}", "flash0", kind)
         mount_options = shlex.quote(parts.options(options))
+        life = {"options": mount_options, "image": f"{here}/base.img"}
         size_mib = script.device_mib + kind.journal_mib
         self.vm.load_device(profile, self._flashdev, capacity_mib=size_mib)
         self.vm.run(
             f"cp {here}/script {MEMORY}/script\n"
             f"dd if={here}/base.img of=/dev/flash0 bs=1M conv=fsync 2>&1 || exit\n"
-            f"device=flash0\n{START_TRACE}"
+            + (EARLIER_LIFE.format(**life) if kind.crashed else "")
+            + f"device=flash0\n{START_TRACE}"
             + create_log("/dev/flash0")
             + parts.create()
             + f"mount -t ext4 -o {mount_options} {parts.device} /mnt || exit\n"

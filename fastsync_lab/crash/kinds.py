@@ -27,13 +27,17 @@ NS_PER_S = 10**9
 
 @dataclass(frozen=True)
 class Kind:
-    """More arguments for mkfs.ext4, what is mounted with beside the mode, the step of stamps."""
+    """More arguments for mkfs.ext4, what is mounted with beside the mode, the step of stamps.
+
+    `crashed`: the power has failed before, in the same mode, with a log full of its commits.
+    """
 
     mkfs: tuple[str, ...] = ()
     journal: str = f"size={JOURNAL_MIB}"  # mkfs.ext4 -J; "": none inside
     data: str = "ordered"
     mount: tuple[str, ...] = ()
     grain_ns: int = 1
+    crashed: bool = False
 
     @property
     def external(self) -> bool:
@@ -63,6 +67,7 @@ KINDS: Mapping[str, Kind] = {
     "small-inodes": Kind(mkfs=("-I", "128"), grain_ns=NS_PER_S),
     "inline_data": Kind(mkfs=("-O", "inline_data")),
     "indirect": Kind(mkfs=("-O", "^extents,^64bit")),
+    "crashed": Kind(crashed=True),
     "external": Kind(mkfs=("-O", "^has_journal"), journal=""),
 }
 

@@ -167,7 +167,7 @@ class Recoverer:
             folder,
             plan_text,
             parts.create()
-            + f"MOUNT_OPTIONS={','.join(options)} "
+            + f"MOUNT_OPTIONS='{','.join(options)}' "
             + f"{self._command(folder, parts, f'{MEMORY}/delta')} >{MEMORY}/found || exit\n"
             + parts.remove()
             + f"cp {MEMORY}/delta {MEMORY}/found {here}/\n",

@@ -80,6 +80,10 @@ TABLE = (
     Row(LOGGED, ("1k-blocks",), ("eager", CONTROL)),
     Row(("logged-still", "logged-vanish"), ("lazytime",), (*EAGER_MODES, CONTROL)),
     Row((TOGGLING,), ("ordered",), EAGER_MODES),
+    Row(
+        ("one-by-one", "append", "create", "random"), ("crashed",), ("defer", *EAGER_MODES, CONTROL)
+    ),
+    Row(("logged-append", "logged-mix", "logged-reuse"), ("crashed",), (*EAGER_MODES, CONTROL)),
 )
 
 

@@ -50,3 +50,21 @@ def test_junk_is_as_on_stock_whichever_sector_it_is_of() -> None:
     stock = outcome(Case("mmap", "stock", "fast_commit"), showing("f", 80))
     found = compared_with_stock([ours, stock])
     assert [failure.on_stock for failure in found[0].failures] == [True, False]
+
+
+def test_where_e2fsck_gives_up_on_stock_too_its_word_does_not_count() -> None:
+    gave_up = "e2fsck -fy ended with 1: Journal transaction {} was corrupt, replay was aborted."
+    disagree = "log: the kernel and e2fsck disagree: size {} and 61440"
+    lost = "after recovery by e2fsck: log: size is 0"
+
+    def failure(number: int, *more: str) -> Failure:
+        problems = (gave_up.format(number), disagree.format(number), *more)
+        return Failure("55.head0-4", 1, problems, "again", "image")
+
+    alone = replace(failure(1), problems=(disagree.format(1),))
+    ours = outcome(Case("append", "defer", "crashed"), failure(211), failure(212, lost), alone)
+    elsewhere = outcome(Case("append", "defer", "ordered"), failure(211))
+    stock = outcome(Case("random", "stock", "crashed"), failure(7))
+    found = compared_with_stock([ours, elsewhere, stock])
+    assert [failure.on_stock for failure in found[0].failures] == [True, False, False]
+    assert [failure.on_stock for failure in found[1].failures] == [False]
