@@ -33,7 +33,7 @@ MEMORY = "/dev/shm/crash"  # in the guest
 # It goes round once. None of its files stays, and the folder's mode is what it was.
 EARLIER_LIFE = """\
 mount -t ext4 -o {options} /dev/flash0 /mnt || exit
-for i in {{1..180}}; do
+for _ in {{1..180}}; do
     head -c 5000 /dev/zero >>/mnt/life && sync /mnt/life || exit
 done
 rm /mnt/life && sync /mnt || exit

@@ -22,6 +22,7 @@ from tests.unit import bash
 UNQUOTED = "SC2086,SC2046"
 LOCAL = KINDS["ordered"]
 EXTERNAL = KINDS["external"]
+CRASHED = KINDS["crashed"]
 
 
 class Written:
@@ -58,7 +59,7 @@ def test_shellcheck_sees_what_is_wrong() -> None:
     assert complaints(["echo x", "cd /tmp || exit"]) == ""
 
 
-@pytest.mark.parametrize("kind", [LOCAL, EXTERNAL], ids=["local", "external"])
+@pytest.mark.parametrize("kind", [LOCAL, EXTERNAL, CRASHED], ids=["local", "external", "crashed"])
 @pytest.mark.parametrize(
     "script",
     [Script(), Script(sql=True), *(Script(flushing=one) for one in FLUSHING)],
@@ -78,7 +79,7 @@ def test_what_records_is_bash_that_shellcheck_accepts(
 @pytest.mark.parametrize("kind", [LOCAL, EXTERNAL], ids=["local", "external"])
 def test_what_recovers_is_bash_that_shellcheck_accepts(vm: Any, kind: Kind) -> None:
     recoverer = Recoverer(vm)
-    assert recoverer.recover(vm.out_dir / "case", "plan", kind) == []
+    assert recoverer.recover(vm.out_dir / "case", "plan", kind, ["eager_sync=8"]) == []
     assert recoverer.log_recoveries(vm.out_dir / "case", "plan", kind) == b""
     recoverer.forget(vm.out_dir / "case")
     assert len(vm.scripts) == 5 and complaints(vm.scripts) == ""
