@@ -1,6 +1,7 @@
 """kernel/ext4/mtime_durable.c and mtime_sync.c, compiled in userspace: what tests ask them."""
 
 import ctypes
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,12 @@ GUARDS = ("_EXT4_MTIME_COMPAT_H", "_EXT4_MTIME_TRACE_H")
 
 def mtime_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """A fixture: mtime_model.c, with mtime_shim.c in place of the kernel's headers."""
+    return load(tmp_path_factory.mktemp("mtime"))
+
+
+def load(folder: Path) -> ctypes.CDLL:
+    """The same, compiled in a folder; a file of kernel/ext4/ that is there is taken from there."""
     guards = [f"-D{guard}" for guard in GUARDS]
-    folder = tmp_path_factory.mktemp("mtime")
     loaded = shim.load(
         "mtime_model", "ext4", folder, "-O1", *shim.SANITIZED, *guards, headers=STUBS
     )

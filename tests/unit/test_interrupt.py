@@ -1,9 +1,10 @@
 """Ctrl-C ends whatever is under way within two seconds, with one line and nothing left behind.
 
 The two seconds are the lab's promise, and a host that is busy with something else breaks it now and
-then. So of TRIES the soonest counts, of each phase by itself; all else has to hold every time.
+then: tests/in_time.py tries again what is late for that. All else has to hold every time.
 """
 
+import itertools
 import os
 import pty
 import select
@@ -20,10 +21,10 @@ import pytest
 from fastsync_lab.host import shell
 from fastsync_lab.host.interrupt import EXIT_STATUS, MESSAGE, SIGNALS
 from fastsync_lab.host.paths import locked, repo_root, write_whole
+from tests.in_time import TRIES, StopWatch, Took, check_in_time
 from tests.unit.interrupted import PHASES
 
 LIMIT_S = 2.0
-TRIES = 3
 DEAD_S = 120.0
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 # Whoever starts the tests may have told them to ignore Ctrl-C.
@@ -47,22 +48,24 @@ def phase(
         shell.kill_group(process)
 
 
-def interrupt(process: subprocess.Popen[bytes], number: int = signal.SIGINT) -> float:
-    """Send the signal; seconds until the process has ended."""
-    start = time.monotonic()
+def interrupt(process: subprocess.Popen[bytes], number: int = signal.SIGINT) -> Took:
+    """Send the signal; how long it took until the process had ended."""
+    watch = StopWatch()
     process.send_signal(number)
     process.wait(timeout=DEAD_S)
-    return time.monotonic() - start
+    return watch.took()
 
 
-def check_time(attempt: Callable[[Path], float], tmp_path: Path, limit_s: float = LIMIT_S) -> None:
-    """One of TRIES, each in a folder of its own, takes no longer than it may."""
-    taken_s: list[float] = []
-    while not taken_s or min(taken_s) >= limit_s:
-        assert len(taken_s) < TRIES, taken_s
-        folder = tmp_path / f"try-{len(taken_s)}"
+def check_time(attempt: Callable[[Path], Took], tmp_path: Path, limit_s: float = LIMIT_S) -> None:
+    """Each try has a folder of its own."""
+    numbers = itertools.count()
+
+    def in_a_folder() -> Took:
+        folder = tmp_path / f"try-{next(numbers)}"
         folder.mkdir(parents=True)
-        taken_s.append(attempt(folder))
+        return attempt(folder)
+
+    check_in_time(in_a_folder, limit_s)
 
 
 def left_behind(folder: Path) -> list[int]:
@@ -94,9 +97,9 @@ def test_every_phase_is_tried() -> None:
 
 @pytest.mark.parametrize("name", PHASES)
 def test_it_ends_soon_with_one_line_and_leaves_nothing(name: str, tmp_path: Path) -> None:
-    def attempt(folder: Path) -> float:
+    def attempt(folder: Path) -> Took:
         with locked(folder / "lock"), phase(name, folder) as process:
-            taken_s = interrupt(process)
+            took = interrupt(process)
             said = errors_of(process)
             assert (process.returncode, said) == (EXIT_STATUS, said)
             assert said.endswith(f"{MESSAGE}\n")
@@ -106,19 +109,19 @@ def test_it_ends_soon_with_one_line_and_leaves_nothing(name: str, tmp_path: Path
             if name in AT_ONCE:  # not by the deadline, which leaves temporary files
                 assert process.stdout is not None
                 assert process.stdout.read() == b""
-        return taken_s
+        return took
 
     check_time(attempt, tmp_path)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_every_signal_that_asks_for_an_end_does_it(number: int, tmp_path: Path) -> None:
-    def attempt(folder: Path) -> float:
+    def attempt(folder: Path) -> Took:
         with phase("threads", folder) as process:
-            taken_s = interrupt(process, number)
+            took = interrupt(process, number)
             assert process.returncode == EXIT_STATUS
             assert left_behind(folder) == []
-        return taken_s
+        return took
 
     check_time(attempt, tmp_path)
 
@@ -134,37 +137,37 @@ def test_a_signal_that_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
 
 
 def test_the_second_ends_it_at_once(tmp_path: Path) -> None:
-    def attempt(folder: Path) -> float:
+    def attempt(folder: Path) -> Took:
         with phase("held", folder) as process:
             process.send_signal(signal.SIGINT)
             time.sleep(0.3)
             assert process.poll() is None
-            taken_s = interrupt(process)
+            took = interrupt(process)
             assert process.returncode == EXIT_STATUS
             assert errors_of(process) == f"{MESSAGE}\n"
-        return taken_s
+        return took
 
     check_time(attempt, tmp_path, 1.0)  # before the deadline of the first
 
 
 def test_what_must_not_be_half_done_is_done(tmp_path: Path) -> None:
-    def attempt(folder: Path) -> float:
+    def attempt(folder: Path) -> Took:
         with phase("short_hold", folder) as process:
-            taken_s = interrupt(process)
+            took = interrupt(process)
         assert (folder / "whole").exists()
         assert not (folder / "after").exists()
-        return taken_s
+        return took
 
     check_time(attempt, tmp_path)
 
 
 def test_on_a_terminal_finished_steps_stay_above_and_the_cursor_is_back(tmp_path: Path) -> None:
-    def attempt(folder: Path) -> float:
+    def attempt(folder: Path) -> Took:
         leader, follower = pty.openpty()
         with phase("shown", folder, stderr=follower) as process:
             os.close(follower)
             drawn = read_until(leader, HIDE_CURSOR)
-            taken_s = interrupt(process)
+            took = interrupt(process)
             assert process.returncode == EXIT_STATUS
         said = (drawn + read_all(leader)).decode()
         assert "a step [not markup]\r\n" in said
@@ -173,7 +176,7 @@ def test_on_a_terminal_finished_steps_stay_above_and_the_cursor_is_back(tmp_path
         assert said.rstrip().endswith(MESSAGE)
         assert said.count(MESSAGE) == 1
         assert said.rindex(SHOW_CURSOR) > said.rindex(HIDE_CURSOR)
-        return taken_s
+        return took
 
     check_time(attempt, tmp_path)
 
@@ -203,7 +206,7 @@ def read_all(terminal: int) -> bytes:
 def test_a_program_is_interrupted_from_its_first_import_on(tmp_path: Path) -> None:
     """./fastsync loads the command line with the handler in place."""
 
-    def attempt(folder: Path) -> float:
+    def attempt(folder: Path) -> Took:
         (folder / "typer.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(1000)\n")
         env = {"PYTHONPATH": f"{folder}:{repo_root()}"}
         argv = [*NOT_IGNORED, sys.executable, "-m", "fastsync_lab", "run", "overwrite"]
@@ -212,18 +215,42 @@ def test_a_program_is_interrupted_from_its_first_import_on(tmp_path: Path) -> No
         )
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
-        taken_s = interrupt(process)
+        took = interrupt(process)
         assert (process.returncode, errors_of(process)) == (EXIT_STATUS, f"{MESSAGE}\n")
-        return taken_s
+        return took
 
     check_time(attempt, tmp_path)
 
 
-def test_of_three_tries_the_soonest_counts(tmp_path: Path) -> None:
-    times = iter([2.5, 2.5, 1.9, 2.5, 2.0, 2.5])
-    check_time(lambda _folder: next(times), tmp_path / "a")
-    with pytest.raises(AssertionError, match=r"2\.5, 2\.0, 2\.5"):
-        check_time(lambda _folder: next(times), tmp_path / "b")
+def test_what_is_late_is_tried_again_if_the_host_was_busy(tmp_path: Path) -> None:
+    def check(*took: Took) -> None:
+        left = iter(took)
+        check_in_time(lambda: next(left), 2.0)
+        assert list(left) == []
+
+    check(Took(1.9))
+    check(Took(2.5, 0.6), Took(2.0, 0.1), Took(1.9))
+    with pytest.raises(AssertionError, match=r"seconds=2\.5, stalled_s=0\.4"):
+        check(Took(2.5, 0.6), Took(2.5, 0.4))
+    with pytest.raises(AssertionError, match=r"stalled_s=2\.5"):
+        check(*[Took(2.5, 2.5)] * TRIES)
+
+
+def test_a_busy_host_shows() -> None:
+    """As many processes as there are processors, and one more."""
+    watch = StopWatch()
+    busy = [
+        shell.spawn([sys.executable, "-c", "while True: pass"])
+        for _ in range((os.cpu_count() or 1) + 1)
+    ]
+    try:
+        deadline = time.monotonic() + DEAD_S
+        while watch.took().stalled_s < 0.5 and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        for process in busy:
+            shell.kill_group(process)
+    assert watch.took().stalled_s >= 0.5
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

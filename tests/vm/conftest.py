@@ -24,7 +24,7 @@ from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
-from tests.vm.guestfs import CAPACITY_MIB, MNT, MS, GuestFs
+from tests.vm.guestfs import CAPACITY_MIB, MNT, MS, GuestFs, sound_log
 from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 
 IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
@@ -146,8 +146,11 @@ def other_fs(
     """A module pair on another device, until prepare() loads the usual one again."""
     vm.use_filesystem(modules)
     device = vm.load_device(profile, flashdev, capacity_mib=capacity_mib, lose_cache=lose_cache)
-    yield GuestFs(vm, fsops, device)
-    vm.run(f"umount -q {MNT}; rmmod flashdev")
+    try:
+        yield GuestFs(vm, fsops, device)
+    finally:
+        if vm.running:
+            vm.run(f"umount -q {MNT}; rmmod flashdev")
 
 
 @pytest.fixture
@@ -170,10 +173,10 @@ def slow_flushes(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iter
 def losing_fs(
     vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, profile: DeviceProfile
 ) -> Iterator[GuestFs]:
-    """Our modules on a device that loses its cache with a flush; nobody looks at its complaints."""
+    """Our modules on a device that loses its cache with a flush, of which the log may tell."""
     with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
         yield fs
-    vm.kernel_log()
+    sound_log(vm, device_fails=True)
 
 
 @pytest.fixture

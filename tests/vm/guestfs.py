@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import GuestResult, Vm
 
 MNT = "/mnt"
@@ -33,6 +34,10 @@ FAIL_ALL = FAIL_ONE + "; echo 1000 >fail_count"  # until FAIL_NONE
 FAIL_NONE = "echo 0 >/sys/module/flashdev/parameters/fail_from"
 
 TRACING = "/sys/kernel/tracing"
+CARRIER_EVENTS = f"{TRACING}/events/jbd2_carrier/enable"
+# The stamps are 920 ms old at the last fsync, which therefore starts a commit and does not wait,
+# if they may be a second old.
+START_A_CARRIED_COMMIT = ("open", "write", "fsync", "sleep:920", "write", "fsync")
 
 Event = dict[str, int]
 
@@ -61,6 +66,16 @@ def with_events(commands: str, *events: str) -> str:
     """Commands for trace_requests() that have these events, like ext4/NAME, traced as well."""
     switch = "\n".join(f"echo {{0}} >events/{event}/enable" for event in events)
     return f"{switch.format(1)}\n{commands}\n{switch.format(0)}"
+
+
+def sound_log(vm: Vm, *, device_fails: bool = False) -> str:
+    """The kernel log since it was read last; the test fails if there is a complaint in it.
+
+    What the kernel says of its device may be there if that is to fail.
+    """
+    log = vm.kernel_log()
+    assert check_kernel_log(log, device_fails=device_fails) == []
+    return log
 
 
 @dataclass(frozen=True)
@@ -215,6 +230,30 @@ class GuestFs:
 
 
 CRASH = f"crash:{CRASH_IMAGE}"
+
+
+@contextmanager
+def carrying(fs: GuestFs, commits: int) -> Iterator[list[str]]:
+    """So many commits are started that nobody waits for; how they have waited, once it is over.
+
+    Each wait for a flush is "blocks" or "record" and its end: flushed, hurried, alone or lost.
+    """
+    waits: list[str] = []
+    number = fs.vm.run(f"cat /sys/block/{fs.device.removeprefix('/dev/')}/dev").stdout.strip()
+    event = rf"jbd2_carrier_{{}}: dev {number.replace(':', ',')} tid \d+ {{}}"
+    # Another test of this guest may have traced by another clock, and stopped.
+    fs.vm.run(
+        f"cd {TRACING}; echo local >trace_clock; echo >trace; echo 1 >tracing_on\n"
+        f"echo 1 >{CARRIER_EVENTS}"
+    )
+    try:
+        yield waits
+    finally:
+        fs.vm.run(f"echo 0 >{CARRIER_EVENTS}")
+    trace = fs.vm.run(f"cat {TRACING}/trace").stdout
+    started = re.findall(event.format("start", "patience"), trace)
+    waits += re.findall(event.format("wait", r"(\w+ \w+) in"), trace)
+    assert len(started) == commits and len(waits) >= commits, trace
 
 
 def parse_events(text: str) -> list[Event]:

@@ -2,10 +2,26 @@
 
 import pytest
 
-from tests.vm.guestfs import CRASH, FILE, MS, GuestFs, OnDisk
+from tests.vm.guestfs import (
+    CRASH,
+    FILE,
+    MODES,
+    MS,
+    START_A_CARRIED_COMMIT,
+    TOGETHER_MS,
+    GuestFs,
+    OnDisk,
+    carrying,
+    parse_events,
+)
 
 INTERVAL_MS = 40
 OPTIONS = f"mtime_update={INTERVAL_MS},mtime_mode=defer,commit=300"
+LONGEST = MODES["defer"]
+# It waits for a flush by the end of this, which does not come.
+STARTED = (*START_A_CARRIED_COMMIT, "sleep:2")
+# Flushes of nobody who waits for stamps: more than the two that carry a commit.
+FLUSHES = ["write", "fdatasync", "sleep:4"] * 4
 # 0.3 ms each on the uniform 100 us device: 300 of them are more than two intervals.
 LOOP = ["write", "fsync"] * 300
 # The stamps are 32 ms old at the last fsync, which therefore starts a commit and does not wait.
@@ -47,73 +63,95 @@ def test_slow_loop_never_waits_for_stamps(fs: GuestFs) -> None:
 
 
 def test_started_commit_ends_by_itself(fs: GuestFs) -> None:
-    with fs.mounted(OPTIONS):
+    with fs.mounted(LONGEST):
         fs.prepare()
-        (stamp,) = fs.ops("open", *PATIENT, "stat", "sleep:100", CRASH)
+        with carrying(fs, 1) as waits:
+            (stamp,) = fs.ops(*STARTED, "stat", "sleep:2100", CRASH)
+        assert waits == ["blocks alone"]
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
 
 
 def test_somebody_who_waits_hurries_it(fs: GuestFs) -> None:
     """chmod + fsync while the commit waits for a flush: on the medium at once."""
-    with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=300"):
+    with fs.mounted(LONGEST):
         fs.prepare()
-        before, after = fs.ops(
-            "open", "write", "fsync", "sleep:920", "write", "fsync", "sleep:2", "clock",
-            "chmod:601", "fsync", "clock", CRASH,
-        )  # fmt: skip
+        with carrying(fs, 1) as waits:
+            before, after = fs.ops(*STARTED, "clock", "chmod:601", "fsync", "clock", CRASH)
+        assert waits == ["blocks hurried"]
         assert fs.crashed().mode == 0o601
     assert after["time_ns"] - before["time_ns"] < 100 * MS
 
 
 def test_sync_while_it_waits(fs: GuestFs) -> None:
-    with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=300"):
+    with fs.mounted(LONGEST):
         fs.prepare()
-        before, after, stamp = fs.ops(
-            "open", "write", "fsync", "sleep:920", "write", "fsync", "sleep:2", "clock",
-            "sync", "clock", "stat", CRASH,
-        )  # fmt: skip
+        with carrying(fs, 1) as waits:
+            before, after, stamp = fs.ops(*STARTED, "clock", "sync", "clock", "stat", CRASH)
+        assert waits == ["blocks hurried"]
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
     assert after["time_ns"] - before["time_ns"] < 100 * MS
 
 
 def test_unmount_while_it_waits(fs: GuestFs) -> None:
     for _ in range(3):
-        with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=300"):
-            fs.prepare()
-            fs.ops("open", "write", "fsync", "sleep:920", "write", "fsync")
+        fs.mkfs()
+        fs.mount(LONGEST)
+        fs.prepare()
+        with carrying(fs, 1) as waits:
+            (stamp,) = fs.ops(*STARTED, "stat", "umount", CRASH)
+        assert waits == ["blocks hurried"]
+        assert stamps_behind_ns(stamp, fs.clean_image()) == 0
 
 
 def test_switched_off_while_it_waits(fs: GuestFs) -> None:
-    with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=300"):
+    with fs.mounted(LONGEST):
         fs.prepare()
-        fs.ops("open", "write", "fsync", "sleep:920", "write", "fsync")
-        fs.remount("un_mtime_update")
-        (stamp,) = fs.ops("open", "write", "fsync", "stat", CRASH)
+        with carrying(fs, 1) as waits:
+            switched, stamp = fs.ops(
+                *STARTED, "remount:un_mtime_update", "write", "fsync", "stat", CRASH
+            )
+        assert switched["errno"] == 0
+        assert waits == ["blocks hurried"]
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
 
 
 def test_clock_set_back_while_it_waits(fs: GuestFs) -> None:
     """What it carries is later than what comes then: on the medium it is not young."""
-    with fs.mounted("mtime_update=1000,mtime_mode=defer,commit=300"):
+    with fs.mounted(LONGEST):
         fs.prepare()
-        (stamp,) = fs.ops(
-            "open", "write", "fsync", "sleep:920", "write", "fsync", "sleep:2", "shifttime:-300",
-            *["write", "fdatasync", "sleep:4"] * 4, "write", "fsync", "stat", CRASH,
-            "shifttime:300",
-        )  # fmt: skip
+        with carrying(fs, 1) as waits:
+            (stamp,) = fs.ops(
+                *STARTED, "shifttime:-300", *FLUSHES, "write", "fsync", "stat", CRASH,
+                "shifttime:300",
+            )  # fmt: skip
+        assert waits == ["blocks flushed", "record flushed"]
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
 
 
 def test_two_file_systems_do_not_mix(fs: GuestFs) -> None:
-    """A second journal has a carrier of its own, and both go without a trace."""
+    """A second journal has a carrier of its own, and both go without a trace.
+
+    Each starts a commit at the same time; the flushes of one of them carry that one's.
+    """
     second = "/dev/shm/second"
-    with fs.mounted(OPTIONS):
+    other = GuestFs(fs.vm, fs.fsops_path, "/dev/ram0")
+    with fs.mounted(LONGEST):
         fs.prepare()
         fs.vm.run(
             f"modprobe brd rd_nr=1 rd_size=16384 && mkfs.ext4 -qF /dev/ram0 && mkdir -p {second} "
-            f"&& mount -o {OPTIONS} /dev/ram0 {second} && cp {FILE} {second}/g && sync"
+            f"&& mount -o {LONGEST} /dev/ram0 {second} && cp {FILE} {second}/g && sync && sleep 1.1"
         )
-        stamp = fs.ops("open", *PATIENT, *LOOP[:100], "stat", CRASH)[-1]
-        fs.ops("open", *LOOP[:100], file=f"{second}/g")
+        begin = f"align:{TOGETHER_MS} {' '.join(STARTED[1:])}"
+        with carrying(fs, 1) as waits, carrying(other, 1) as waits_of_other:
+            done = fs.vm.run(
+                f"{fs.fsops_path} {second}/g open {begin} sleep:2100 &\n"
+                f"{fs.fsops_path} {FILE} open {begin} sleep:20 {' '.join(FLUSHES)} stat {CRASH}"
+                " || exit; wait $!"
+            )
         fs.vm.run(f"umount {second} && e2fsck -fn /dev/ram0 && rmmod brd")
-        assert stamps_behind_ns(stamp, fs.crashed()) < INTERVAL_MS * MS
+        assert waits == ["blocks flushed", "record flushed"]
+        # Its blocks take no time there: the fsync that starts the commit may flush behind them.
+        assert waits_of_other[-1] in ("blocks alone", "record alone")
+        (stamp,) = parse_events(done.stdout)
+        # What has been carried is as old as the last write before FLUSHES.
+        assert 0 < stamps_behind_ns(stamp, fs.crashed()) < 100 * MS

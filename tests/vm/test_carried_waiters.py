@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -13,29 +12,22 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, compile_program, other_fs
-from tests.vm.guestfs import MNT, TRACING, GuestFs
+from tests.vm.guestfs import (
+    FILE,
+    MNT,
+    MODES,
+    NO_PERIODIC_COMMIT,
+    START_A_CARRIED_COMMIT,
+    GuestFs,
+    carrying,
+)
 
-LONGEST = "mtime_update=1000,mtime_mode=defer,commit=300"
-STOCK = "commit=300"
-# The stamps are 920 ms old at the last fsync, which therefore starts a commit and does not wait.
-# No flush comes after it.
-LEAVE_A_CARRIED_COMMIT = ["open", "write", "fsync", "sleep:920", "write", "fsync"]
+LONGEST = MODES["defer"]
+STOCK = NO_PERIODIC_COMMIT
 # A transaction holds 256 blocks of such a journal, here the inodes of some 900 files.
 SMALL_JOURNAL = "-J size=4 -I 1024 -N 8192"
 CREATS = 3000
 ROUNDS = 5
-
-EVENTS = f"{TRACING}/events/jbd2_carrier/enable"
-
-
-@contextmanager
-def carrying(fs: GuestFs, commits: int) -> Iterator[None]:
-    """So many commits are started that nobody waits for: else there is nothing to be held up by."""
-    fs.vm.run(f"cd {TRACING}; echo >trace; echo 1 >tracing_on; echo 1 >{EVENTS}")
-    yield
-    trace = fs.vm.run(f"echo 0 >{EVENTS}; cat {TRACING}/trace").stdout
-    assert trace.count("jbd2_carrier_start:") == commits, trace
-    assert trace.count("jbd2_carrier_wait:") >= commits, trace
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +50,23 @@ def worst_creat_ns(
     One round's worst depends on where the ticks fall: stock's has been 3.6 to 4.9 ms.
     """
     worst = {}
+    # One script: between two of them the commit's patience would end.
+    script = (
+        f"{fsops} {FILE} {' '.join(START_A_CARRIED_COMMIT)} || exit\n"
+        f"mkdir {MNT}/d && {creats} {MNT}/d {CREATS}"
+    )
     for pair, options in ((stock_modules, STOCK), (modules, LONGEST)):
         profile, found = load_profile("sata-ssd"), []
         with other_fs(vm, fsops, pair, flashdev, profile, 64) as fs:
             for _ in range(ROUNDS):
                 with fs.mounted(options, mkfs=SMALL_JOURNAL):
                     fs.prepare()
-                    with nullcontext() if pair is stock_modules else carrying(fs, 1):
-                        fs.ops(*LEAVE_A_CARRIED_COMMIT)
-                        done = vm.run(f"mkdir {MNT}/d && {creats} {MNT}/d {CREATS}")
+                    if pair is stock_modules:
+                        done = vm.run(script)
+                    else:
+                        with carrying(fs, 1) as waits:
+                            done = vm.run(script)
+                        assert waits == ["blocks hurried"]
                 found.append(json.loads(done.stdout)["worst_ns"])
         worst[pair.name] = median(found)
     yield worst
@@ -91,8 +91,9 @@ def test_patience_is_no_commit_time(fs: GuestFs) -> None:
     with fs.mounted(LONGEST):
         fs.prepare()
         before_us = average_commit_us(fs.vm, fs.device)
-        with carrying(fs, 4):
+        with carrying(fs, 4) as waits:
             for _ in range(4):
-                fs.ops(*LEAVE_A_CARRIED_COMMIT, "sleep:2100")
+                fs.ops(*START_A_CARRIED_COMMIT, "sleep:2100")
+        assert waits == ["blocks alone"] * 4
         after_us = average_commit_us(fs.vm, fs.device)
     assert after_us <= 2 * before_us

@@ -103,15 +103,20 @@ def test_a_sync_does_not_run_after_who_writes_ahead_of_it(slow_fs: GuestFs) -> N
 @pytest.mark.usefixtures("bursts")
 def test_a_freeze_does_not_fail_when_a_settling_ends_meanwhile(slow_fs: GuestFs) -> None:
     """It looks whether the log has data; before it looks again the timer's may have settled it."""
+    met = 0
     with slow_fs.mounted("eager_sync=100,commit=300"):
         slow_fs.prepare()
         for seed in range(1, 41):
             seed_delays(slow_fs.vm, 0)
-            run(
+            before, after = run(
                 slow_fs,
-                f"rm -f $m/g; settle; o $m/g create append fsync; echo {seed} >{DELAY_SEED};"
-                f"o $m sleep:{4980 + seed % 25} freeze thaw",
+                f"rm -f $m/g; settle; s; o $m/g create append fsync; echo {seed} >{DELAY_SEED};"
+                f"o $m sleep:{4980 + seed % 25} freeze thaw; s",
             )
+            met += all(
+                after[name] > before[name] for name in ("settlings_aged", "settlings_emptied")
+            )
+    assert met > 0  # 9 times, seen
 
 
 @pytest.mark.parametrize("seed", [1, 2])

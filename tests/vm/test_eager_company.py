@@ -71,12 +71,15 @@ def test_who_waits_for_fewer_dirty_pages_does_not_wait_for_the_log_to_age(
     for i in {{0..19}}; do over $m/f 400k 1 $i ,fsync; done
     before=$(kib)
     over $m/f 400k 20 0 &
-    sleep 0.05
-    begin=$(ms); write {another}/x 64k 64; echo $(($(ms) - begin))
+    sleep 0.01
+    count settlings_kept; begin=$(ms); write {another}/x 64k 64; waited=$(($(ms) - begin))
+    count settlings_kept; echo $waited
     wait; echo $(($(kib) - before))
     exec 5>&-"""
     with large.mounted(OPTIONS, mkfs=LARGE_LOG):
-        waited_ms, written_kib = numbers(large, script)
+        kept_before, kept, waited_ms, written_kib = numbers(large, script)
+    assert kept_before == 0 and kept >= 1  # else nothing was in the way of `write`
+    # 50 to 180 ms and 20 to 46 MB, seen; before, 6 s and 2 GB.
     assert waited_ms < 1000
     assert written_kib < 8 * 8000
 
@@ -113,7 +116,8 @@ def test_a_large_sync_does_not_begin_settling_beside_itself(large: GuestFs) -> N
 def test_settling_that_writes_newer_pages_pauses_for_others(large: GuestFs) -> None:
     """1,000 blocks have copies and are newer; somebody appends until they are settled.
 
-    It takes 120 ms when settling makes haste for its own writes.
+    Seen: 410 ms, and 215 to 245 where folios have many pages (7.2), which are written whole. It
+    took 120 ms when settling made haste for its own writes.
     """
     script = """
     for i in {0..9}; do over $m/f 400k 1 $i ,fsync; done
@@ -126,7 +130,7 @@ def test_settling_that_writes_newer_pages_pauses_for_others(large: GuestFs) -> N
     with large.mounted(OPTIONS, mkfs=LARGE_LOG):
         settlings, settled_us = numbers(large, script)
     assert settlings == 1
-    assert settled_us > 240_000
+    assert settled_us > 160_000
 
 
 # While copies may still be in the log. ext4 then logs the file's data by itself.
@@ -137,15 +141,15 @@ REMOUNTS = {
 
 
 @pytest.mark.parametrize("remount", REMOUNTS.values(), ids=REMOUNTS)
-def test_a_file_with_chattr_j_is_not_logged(fs: GuestFs, remount: str) -> None:
+def test_a_file_with_chattr_j_is_not_logged(large: GuestFs, remount: str) -> None:
     """Also once it is read again. Settling hung for ever, or its unlink aborted the journal."""
-    fs.mkfs()
-    fs.mount(OPTIONS)
-    fs.vm.run(f"touch {FILE}; chattr +j {FILE}")
-    fs.umount()
-    fs.mount(OPTIONS)
+    large.mkfs()
+    large.mount(OPTIONS)
+    large.vm.run(f"touch {FILE}; chattr +j {FILE}")
+    large.umount()
+    large.mount(OPTIONS)
     write = "dd if=/dev/zero of=$m/f bs=4k count=64 conv=notrunc,fsync status=none"
-    counted = run(fs, f"for i in 1 2; do {write}; done; s; {remount}; touch $m/g && sync $m/g")
+    counted = run(large, f"for i in 1 2; do {write}; done; s; {remount}; touch $m/g && sync $m/g")
     assert counted[0]["data_blocks"] == 0
-    fs.umount()
-    fs.vm.run(f"e2fsck -fn {fs.device}")
+    large.umount()
+    large.vm.run(f"e2fsck -fn {large.device}")

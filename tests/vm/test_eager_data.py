@@ -10,7 +10,7 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, bursts_of, requests, run
-from tests.vm.guestfs import FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import FAIL_ONE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -40,6 +40,16 @@ def test_append_is_one_burst_and_one_flush(fs: GuestFs) -> None:
     assert after["data_blocks"] - before["data_blocks"] == COUNT
     assert after["data_syncs"] - before["data_syncs"] == COUNT
     assert after["barriers"] == before["barriers"]
+
+
+def test_bursts_are_counted(fs: GuestFs) -> None:
+    with fs.mounted(OPTIONS):
+        fs.prepare("append", "fsync")
+        before, after = run(fs, f"s; o $f open {'append fsync ' * COUNT}; s")
+    grown = {name: after[name] - before[name] for name in after}
+    assert grown["bursts"] == grown["flushes_saved"] == COUNT
+    assert grown["burst_bytes"] == 4 * KIB * grown["burst_blocks"]
+    assert grown["burst_bytes"] == 2 * 24 * KIB + (COUNT - 2) * 16 * KIB
 
 
 # What is done before, what is done each time, and the bursts' sizes.
@@ -113,6 +123,11 @@ def test_unlink_of_what_has_copies_is_one_block_more(fs: GuestFs) -> None:
 # --- in place ----------------------------------------------------------------------------------
 
 
+def in_place(counted: dict[str, int]) -> dict[str, int]:
+    """How many syncs wrote data in place, by reason."""
+    return {name: count for name, count in counted.items() if name.startswith("in_place_")}
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -124,13 +139,16 @@ def test_unlink_of_what_has_copies_is_one_block_more(fs: GuestFs) -> None:
 )
 def test_what_goes_into_place_goes_as_on_stock(fs: GuestFs, words: str) -> None:
     """Request by request: one run of old blocks, more than the threshold."""
-    seen = []
+    seen, counted = [], []
     # In `truncate`, so that an overwrite needs no commit.
     for options in ("mtime_update=1000", "mtime_update=1000,eager_sync=4"):
         with fs.mounted(f"{options},{NO_PERIODIC_COMMIT}"):
             fs.prepare()
-            run(fs, "settle; o $f open align:1000 write fsync")
+            (before,) = run(fs, "settle; o $f open align:1000 write fsync; s")
             seen.append(requests(fs, f"{fs.fsops_path} {FILE} open {words}"))
+            (after,) = run(fs, "s")
+            counted.append(sum(in_place(after).values()) - sum(in_place(before).values()))
+    assert counted == [0, 1]
     assert seen[0] == seen[1]
     assert ("FF", "0") in seen[0]
 
@@ -143,7 +161,6 @@ def test_overwrite_and_fsync_is_data_in_place_and_a_burst(fs: GuestFs) -> None:
     assert sent[0] == ("WS", "4096") and bursts_of(sent[1:]) == [12 * KIB], sent
 
 
-BAD_WRITE = "cd /sys/module/flashdev/parameters; echo write >fail_kind; echo 1 >fail_from"
 # Why, and what comes to it: the last command's sync is the one that counts.
 IN_PLACE = {
     "large": ("eager_sync=4", "o $f open overwrite:20480,65536 fsync"),
@@ -156,8 +173,8 @@ IN_PLACE = {
     ),
     "failed": (
         "eager_sync=4",
-        f"o $f sync; ({BAD_WRITE}); o $f open overwrite:20480,65536 '?fsync'; o $f open "
-        f"{scattered(2, 16)} append fsync",
+        f"o $f sync; ({FAIL_ONE.format('write')}); o $f open overwrite:20480,65536 '?fsync';"
+        f"o $f open {scattered(2, 16)} append fsync",
     ),
 }
 
@@ -172,7 +189,7 @@ def test_why_it_went_into_place(fs: GuestFs, why: str) -> None:
         before, after = run(fs, f"s; {script}; s; {look}")
         log = fs.vm.kernel_log()
     assert after[f"in_place_{why}"] == before[f"in_place_{why}"] + 1
-    others = {name for name in after if name.startswith("in_place_")} - {f"in_place_{why}"}
+    others = in_place(after).keys() - {f"in_place_{why}"}
     large = ["in_place_large"] if why == "failed" else []
     assert [name for name in others if after[name] > before[name]] == large
     assert ("I/O error" in log) == (why == "failed")

@@ -11,7 +11,7 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs, prepare
 from tests.vm.eagerfs import OPTIONS, run
-from tests.vm.guestfs import CAPACITY_MIB, FAIL_ALL, FAIL_NONE, FAIL_ONE, MS, GuestFs
+from tests.vm.guestfs import CAPACITY_MIB, FAIL_ALL, FAIL_NONE, FAIL_ONE, MS, GuestFs, sound_log
 from tests.vm.planted import FAULTS
 
 pytestmark = pytest.mark.usefixtures("bursts")
@@ -69,7 +69,7 @@ def test_a_hole_that_cannot_be_punched(
     """
     synced, punched, shown = run(fs, script)
     fs.umount()
-    vm.kernel_log()
+    sound_log(vm, device_fails=True)
     assert synced["data_blocks"] == 1 and punched["punched"] != 0
     assert (shown["old"] > 0) == bool(not_held)
 
@@ -85,4 +85,4 @@ def test_a_failed_write_in_place_keeps_the_log(fs: GuestFs) -> None:
         f"({FAIL_ONE.format('write')}); o $f open writeback sleep:7000 crash:$img; kept f",
     )
     fs.umount()
-    assert "Aborting journal" in fs.vm.kernel_log()
+    assert "Aborting journal" in sound_log(fs.vm, device_fails=True)

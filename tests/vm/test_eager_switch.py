@@ -1,5 +1,8 @@
 """eager_sync is switched on while a task waits to begin a handle, and off with the barriers."""
 
+import errno
+import json
+
 import pytest
 
 from tests.vm.eagerfs import OPTIONS, journal, run
@@ -18,6 +21,7 @@ from tests.vm.guestfs import (
 pytestmark = pytest.mark.usefixtures("bursts")
 
 AT_MS = 2000
+EIO = json.dumps({"errno": errno.EIO})
 # A handle of a bigalloc file system has credits for as many revokes as a cluster has blocks, or
 # more, and for the blocks that they take: with bursts there are fewer in a block.
 CLUSTERS = "-O bigalloc -C 65536"
@@ -43,9 +47,8 @@ def test_a_handle_that_has_waited_for_the_switch_has_enough_credits(
 
 def lose_cache(fs: GuestFs) -> str:
     """A script: what is in the device's cache is lost, and an image has what is left."""
-    return (
-        f"( {FAIL_A_FLUSH} ); {fs.fsops_path} {fs.device} open '?fsync' >/dev/null; o $f crash:$img"
-    )
+    flush = f"{fs.fsops_path} {fs.device} open '?fsync'"
+    return f"( {FAIL_A_FLUSH} ); [ \"$({flush})\" = 'try {EIO}' ] || exit 10; o $f crash:$img"
 
 
 def test_a_log_that_goes_with_the_barriers_is_durably_empty(losing: GuestFs) -> None:

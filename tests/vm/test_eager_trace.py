@@ -8,7 +8,15 @@ import re
 import pytest
 
 from tests.vm.eagerfs import OPTIONS, stats
-from tests.vm.guestfs import FAIL_A_FLUSH, FILE, MNT, GuestFs, trace_requests, with_events
+from tests.vm.guestfs import (
+    FAIL_A_FLUSH,
+    FILE,
+    MNT,
+    GuestFs,
+    sound_log,
+    trace_requests,
+    with_events,
+)
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -67,7 +75,7 @@ def test_a_flush_that_fails(fs: GuestFs) -> None:
     assert said(events, "decide") == ["burst for nothing"]
     (flushed,) = said(events, "flush")
     assert flushed.endswith(" us: -5")
-    fs.vm.kernel_log()
+    sound_log(fs.vm, device_fails=True)
 
 
 MARKS = {

@@ -37,13 +37,15 @@ def test_those_who_sync_all_the_time_are_in_each_burst(slow_flushes: GuestFs) ->
     assert ROUNDS <= bursts <= ROUNDS * 1.5, seen
     assert int(found["joined"]) == sum(after - there for _, there, after in seen)
     assert int(found["joined"]) > ROUNDS * TASKS / 2
+    assert int(found["join_waits_us"]) > 0
 
 
 def test_one_task_is_never_waited_for(slow_flushes: GuestFs) -> None:
     with slow_flushes.mounted(OPTIONS):
         make_files(slow_flushes)
         assert waits(slow_flushes, "append fsync " * ROUNDS) == []
-        assert stats(slow_flushes)["joined"] == "0"
+        found = stats(slow_flushes)
+    assert found["joined"] == found["join_waits_us"] == "0"
 
 
 def test_who_comes_now_and_then_is_seldom_waited_for(slow_flushes: GuestFs) -> None:
@@ -53,4 +55,6 @@ def test_who_comes_now_and_then_is_seldom_waited_for(slow_flushes: GuestFs) -> N
         make_files(slow_flushes)
         seen = waits(slow_flushes, "append fsync " * 150, rare * times)
     in_vain = [wait for wait in seen if wait[1] == wait[2]]
-    assert 1 <= len(in_vain) <= times / 3, seen
+    # Each time there are two chances to wait: in the burst that it is in, and in the next one.
+    # 1, 3, 7, then 15 of them pass: it is waited for the 1st, 2nd, 4th, 8th and 16th time.
+    assert 1 <= len(in_vain) <= 5, seen

@@ -17,6 +17,10 @@ from tests.vm.guestfs import (
 )
 
 WRITERS, ROUNDS = 6, 20
+FLUSH_MS = 20  # of slow_flushes
+# It takes two seconds to write this where a second lets half of it through.
+LARGE_SIZE = 8 << 20
+LONE_ROUNDS = 10
 
 
 def make_files(fs: GuestFs) -> None:
@@ -67,22 +71,34 @@ def test_not_without_the_option(slow_flushes: GuestFs) -> None:
     with slow_flushes.mounted(MODES["defer"]):
         make_files(slow_flushes)
         slow_flushes.remount("un_mtime_update")
-        flushes(slow_flushes, WRITERS)
+        sent = flushes(slow_flushes, WRITERS)
         assert slow_flushes.counter("flushes_shared") == 0
+    assert sent >= ROUNDS  # each waits for a commit, perhaps the others'
 
 
 def test_a_long_writer_is_waited_for_once(slow_flushes: GuestFs) -> None:
-    """It writes for seconds; who syncs meanwhile waits for half a flush at most, and only once."""
+    """It writes for seconds; who syncs meanwhile waits for half a flush, and only once."""
+    vm, program = slow_flushes.vm, slow_flushes.fsops_path
+    name = slow_flushes.device.removeprefix("/dev/")
+    device = vm.run(f"cat /sys/block/{name}/dev").stdout.strip()
+    # What a flush takes shows in the first ones.
+    work = f"""
+        limited {program} {MNT}/large create overwrite:{LARGE_SIZE}; wait $! || exit
+        {program} {MNT}/w1 open {"write fsync " * 3} || exit
+        limited {program} {MNT}/large open clock fsync clock >/dev/shm/large; large=$!
+        sleep 0.1
+        {program} {MNT}/w1 open {"clock write fsync " * LONE_ROUNDS} clock || exit
+        wait $large && cat /dev/shm/large || exit
+    """
     with slow_flushes.mounted(MODES["defer"]):
         make_files(slow_flushes)
-        size = 64 << 20
-        text = trace_requests(
-            slow_flushes.vm,
-            f"{slow_flushes.fsops_path} {MNT}/large create overwrite:{size} fsync & sleep 0.3\n"
-            f"{slow_flushes.fsops_path} {MNT}/w1 open {'write fsync ' * ROUNDS}; wait",
-        )
-        assert slow_flushes.counter("flushes_shared") <= 2
-    assert text.count(" FF ") >= ROUNDS
+        text = vm.run(with_limit("io.max", f"{device} wbps={LARGE_SIZE // 2}", work)).stdout
+        assert slow_flushes.counter("flushes_shared") == 0
+    *times, begun, ended = parse_events(text)
+    assert begun["time_ns"] < times[0]["time_ns"] and times[-1]["time_ns"] < ended["time_ns"]
+    first_ms, *others_ms = [between_ms(*pair) for pair in pairwise(times)]
+    assert 1.5 * FLUSH_MS <= first_ms < 1.75 * FLUSH_MS
+    assert max(others_ms) < 1.25 * FLUSH_MS
 
 
 # Two turns' flushes, and how late the second of them may begin.
@@ -107,7 +123,7 @@ def test_nobody_waits_for_who_has_no_processor_time_left(
                 f"limited bash -c 'while :; do :; done'; busy=$!\n"
                 f"limited {program} {MNT}/w2 open {'write fsync ' * 20 * ROUNDS}; other=$!\n"
                 f"{program} {mine} open {'clock write fsync ' * 20 * ROUNDS} clock || exit\n"
-                f"kill $busy $other",
+                f"kill $busy && kill $other || exit",  # neither has ended
             )
         )
     took_ms = [between_ms(*pair) for pair in pairwise(parse_events(done.stdout))]

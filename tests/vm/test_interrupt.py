@@ -1,12 +1,11 @@
 """Ctrl-C during a real run: it ends at once, keeps what is finished, and goes on from there.
 
-A host that is busy makes it late now and then, so of TRIES the soonest counts.
+A host that is busy makes it late now and then: tests/in_time.py.
 """
 
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from fastsync_lab.host import shell
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.interrupt import EXIT_STATUS, MESSAGE
 from fastsync_lab.host.paths import repo_root, results_dir
+from tests.in_time import StopWatch, Took, check_in_time
 
 DEVICE = "nvme"  # not that of quick runs: nobody's results are in the way
 LIMIT_S = 2.0
-TRIES = 3
 DEAD_S = 120.0
 NOT_IGNORED = ("env", "--default-signal=INT")
 
@@ -39,21 +38,23 @@ def partial(kernel: str) -> Iterator[Path]:
 def interrupted_in_time(kernel: str, until: str, partial: Path) -> list[str]:
     """What a run says until Ctrl-C, which ends it in time; each try begins on what is kept."""
     kept = partial.read_bytes() if partial.exists() else None
-    taken_s: list[float] = []
-    while not taken_s or min(taken_s) >= LIMIT_S:
-        assert len(taken_s) < TRIES, taken_s
+    lines: list[str] = []
+
+    def attempt() -> Took:
         partial.unlink(missing_ok=True)
         if kept is not None:
             partial.write_bytes(kept)
-        lines, one_s = interrupted_run(kernel, until)
-        taken_s.append(one_s)
+        lines[:], took = interrupted_run(kernel, until)
+        return took
+
+    check_in_time(attempt, LIMIT_S)
     return lines
 
 
-def interrupted_run(kernel: str, until: str) -> tuple[list[str], float]:
+def interrupted_run(kernel: str, until: str) -> tuple[list[str], Took]:
     """What a run says on stderr until it gets Ctrl-C, which it does once a line has `until` in it.
 
-    And the seconds until it has ended.
+    And how long it took to end.
     """
     argv = [*NOT_IGNORED, str(repo_root() / "fastsync"), "run", "overwrite", "--kernel", kernel]
     process = shell.spawn([*argv, "--device", DEVICE], stderr=subprocess.PIPE)
@@ -64,15 +65,15 @@ def interrupted_run(kernel: str, until: str) -> tuple[list[str], float]:
             lines.append(line.decode().rstrip("\n"))
             if until in lines[-1]:
                 break
-        start = time.monotonic()
+        watch = StopWatch()
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read().decode().splitlines()
         assert process.wait(timeout=DEAD_S) == EXIT_STATUS, rest
-        taken_s = time.monotonic() - start
+        took = watch.took()
     finally:
         shell.kill_group(process)
     assert rest[-1:] == [MESSAGE]
-    return lines, taken_s
+    return lines, took
 
 
 @pytest.mark.debian("./fastsync run boots Debian's kernel")

@@ -1,5 +1,6 @@
 """A device that drops its cache when a flush fails: nobody is told that what was in it is there."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,9 @@ from tests.vm.guestfs import (
     MS,
     Event,
     GuestFs,
+    carrying,
     parse_events,
+    trace_requests,
 )
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds
@@ -45,37 +48,46 @@ def start(fs: GuestFs, options: str) -> None:
     fs.vm.run(f"cp {MNT}/f {OTHER}; cp {MNT}/f {THIRD}; sync")
 
 
-def leave_unflushed_data(fs: GuestFs, options: str) -> None:
-    """Two files with young stamps that are committed; the other one's data is in the cache."""
-    start(fs, options)
-    fs.ops("open", "write", "fsync")
-    fs.ops("open", "write", "fsync", file=OTHER)
-    fs.ops("open", "write", "writeback", "waitfirst", file=OTHER)
+def leave_unflushed_data(fs: GuestFs) -> str:
+    """A script: two files with young stamps that are committed; the other's data is in the cache.
 
-
-def failed(fs: GuestFs, file: str, *words: str) -> int:
-    """The errno of the last of these ops, 0 if it succeeded."""
-    return fs.ops("open", *words[:-1], f"?{words[-1]}", file=file)[-1]["errno"]
+    To be run in one with what follows: between two of them the interval may pass.
+    """
+    return (
+        f"{fs.fsops_path} {MNT}/f open sleep:1100 align:1000 write file:{OTHER} open write fsync"
+        " write writeback waitfirst || exit\n"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_failed_fsync_takes_other_files_with_it(losing: GuestFs, mode: str) -> None:
     """Both have written; one's flush fails, which loses the other's data, too."""
-    leave_unflushed_data(losing, MODES[mode])
-    losing.vm.run(FAIL_A_FLUSH)
-    assert failed(losing, f"{MNT}/f", "write", "fsync") != 0
-    assert failed(losing, OTHER, "fsync") != 0
+    start(losing, MODES[mode])
+    fsops = losing.fsops_path
+    counter = f"/sys/fs/ext4/{losing.device.removeprefix('/dev/')}/mtime_commits_avoided"
+    seen = losing.vm.run(
+        f"{leave_unflushed_data(losing)}"
+        f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open write '?fsync'\n"
+        f"echo avoided '{{\"commits\":' $(cat {counter}) '}}'; {fsops} {OTHER} open '?fsync'"
+    ).stdout
+    first, avoided, second = parse_events(seen)
+    assert avoided["commits"] == 1
+    assert first["errno"] != 0
+    assert second["errno"] != 0
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_flush_behind_a_failed_one_is_not_trusted(losing_slowly: GuestFs, mode: str) -> None:
     """Two fsyncs at once: the first one's flush takes both files' data, the second's is fine."""
-    leave_unflushed_data(losing_slowly, MODES[mode])
+    start(losing_slowly, MODES[mode])
+    fsops = losing_slowly.fsops_path
     seen = losing_slowly.vm.run(
-        f"{FAIL_A_FLUSH}; fsops={losing_slowly.fsops_path}\n"
-        f"$fsops {MNT}/f open write '?fsync' & sleep 0.005; $fsops {OTHER} open '?fsync'; wait"
+        f"{leave_unflushed_data(losing_slowly)}"
+        f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open write '?fsync' &\n"
+        f"sleep 0.005; {fsops} {OTHER} open '?fsync'; wait"
     ).stdout
     first, second = parse_events(seen)
+    assert losing_slowly.counter("commits_avoided") == 2
     assert first["errno"] != 0
     assert second["errno"] != 0
 
@@ -217,29 +229,40 @@ def test_a_burst_does_not_show_what_a_failed_flush_has_taken(losing_slowly: Gues
 def test_a_failed_flush_of_zeroed_inode_tables_is_told(losing: GuestFs) -> None:
     """It comes within 5 s of a mount, before the log is settled, and takes data in place."""
     losing.mkfs("-g 2048 -E lazy_itable_init=1")
-    losing.mount(f"noatime,{eagerfs.OPTIONS}")
-    eagerfs.run(
-        losing,
-        "o $f create append fsync sleep:20; o $f open overwrite:4096,0 fsync writeback waitfirst\n"
-        f"cp $f /dev/shm/want.f; ({FAIL_A_FLUSH}); sleep 12; o $f crash:$img; kept f",
+    fsops = losing.fsops_path
+    trace = trace_requests(
+        losing.vm,
+        f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open sleep:12000 '?fsync' {CRASH}",
+        before=f"mount -t ext4 -o noatime,{eagerfs.OPTIONS} {losing.device} {MNT} || exit\n"
+        f"{fsops} {MNT}/f create append fsync sleep:20 || exit\n"
+        f"{fsops} {MNT}/f open overwrite:4096,0 fsync writeback waitfirst || exit\n"
+        f"cp {MNT}/f /dev/shm/want.f",
+        event="block_bio_queue",
     )
+    flushes = re.findall(r"block_bio_queue: \S+ F\S* \d+ \+ \d+ \[(.*)\]", trace)
+    assert flushes[0] == "ext4lazyinit", trace
+    (synced,) = parse_events("\n".join(re.findall("^try .*", trace, re.MULTILINE)))
+    assert synced["errno"] != 0
+    eagerfs.run(losing, "kept f")
 
 
 def test_a_failed_flush_fails_the_commit_that_was_to_be_carried(losing: GuestFs) -> None:
     """Its blocks are lost; the flushes that succeed afterwards do not carry it."""
     start(losing, MODES["defer"])
-    losing.ops("open", "write", "fsync", "sleep:900")
-    losing.ops("open", "chmod:601", file=OTHER)
-    losing.ops("open", "write", "fsync", "sleep:4")  # starts the commit, and does not wait for it
-    losing.vm.run(FAIL_A_FLUSH)
-    assert failed(losing, THIRD, "write", "fdatasync") != 0
-    # Flushes that succeed. Once the journal is aborted nothing is opened for writing.
     fsops = losing.fsops_path
-    losing.vm.run(f"for i in 1 2 3; do {fsops} {MNT}/f open write fdatasync sleep:4; done; true")
-    refused = losing.vm.run(f"{fsops} {OTHER} open fsync", check=False).status != 0
-    losing.ops(CRASH)
-    losing.umount()
-    assert refused or losing.crashed("/other").mode == 0o601
+    flushes = "'?write' '?fdatasync' sleep:4 " * 3  # which the journal's abort prevents
+    with carrying(losing, 1) as waits:
+        text = losing.vm.run(
+            f"{fsops} {MNT}/f open write fsync sleep:900 file:{OTHER} open chmod:601"
+            f" file:{MNT}/f open write fsync sleep:4 || exit\n"
+            f"({FAIL_A_FLUSH}); {fsops} {OTHER} open sleep:600 '?fsync' {CRASH} &\n"
+            f"{fsops} {THIRD} open write '?fdatasync'\n"
+            f"{fsops} {MNT}/f '?open' {flushes}; wait"
+        ).stdout
+    assert waits == ["blocks lost"]
+    flushed, *_, synced = [event["errno"] for event in parse_events(text)]
+    assert flushed != 0 and synced != 0
+    assert losing.crashed("/other").mode != 0o601
 
 
 @pytest.mark.parametrize("call", ["fsync", "fdatasync"])
@@ -262,10 +285,12 @@ def test_fsync_fails_once_a_carried_commit_has_aborted_the_journal(losing: Guest
     start(losing, MODES["defer"])
     # In one script: between two of them the interval may pass. The second fsync starts the commit.
     fsops = losing.fsops_path
-    text = losing.vm.run(
-        f"{fsops} {MNT}/f open write fsync sleep:900; {fsops} {MNT}/f open write fsync sleep:4\n"
-        f"({FAIL_A_FLUSH}); {fsops} {THIRD} open write '?fdatasync'\n"
-        f"{fsops} {MNT}/f open sleep:4 '?fsync'"
-    ).stdout
+    with carrying(losing, 1) as waits:
+        text = losing.vm.run(
+            f"{fsops} {MNT}/f open write fsync sleep:900 write fsync sleep:4\n"
+            f"({FAIL_A_FLUSH}); {fsops} {THIRD} open write '?fdatasync'\n"
+            f"{fsops} {MNT}/f open sleep:4 '?fsync'"
+        ).stdout
+    assert waits == ["blocks lost"]
     flushed, synced = [event["errno"] for event in parse_events(text)]
     assert flushed != 0 and synced != 0

@@ -139,7 +139,7 @@ def test_write_takes_no_fine_grained_stamp_in_truncate(fs: GuestFs) -> None:
             )
         return after["fine"] - before["fine"], after["floor"] - before["floor"]
 
-    assert fine_stamps(OFF) >= (15, 15)
+    assert min(fine_stamps(OFF)) >= 15
     assert fine_stamps(TRUNCATE) == (0, 0)
 
 

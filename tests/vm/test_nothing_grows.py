@@ -7,7 +7,7 @@ import pytest
 
 from fastsync_lab.host.kernels import KernelTree
 from tests.vm.conftest import has_bursts
-from tests.vm.guestfs import CAPACITY_MIB, FILE, MNT, GuestFs, leaks
+from tests.vm.guestfs import CAPACITY_MIB, FILE, MNT, GuestFs, leaks, parse_events
 
 # Each loop takes about a second and a half of virtual time.
 TOGGLES = ["mtime_update=100,mtime_mode=defer", "mtime_update=1000,mtime_mode=truncate",
@@ -42,12 +42,15 @@ def endure(fs: GuestFs, seconds: int, options: list[str]) -> None:
         for name, words in LOOPS.items()
     )
     toggle = " ".join(f"remount:{option} sleep:2000" for option in options)
-    fs.vm.run(
+    done = fs.vm.run(
         f"{loads}jobs=$(jobs -p); for ((i = 0; i < {seconds // 8}; i++)); do\n"
-        f"{fs.fsops_path} {FILE} {toggle} >/dev/null || exit\ndone\n"
+        f"{fs.fsops_path} {FILE} {toggle} || exit\ndone\n"
         "for job in $jobs; do wait $job || exit; done",
         timeout_s=900,
     )
+    remounts = parse_events(done.stdout)
+    assert len(remounts) == seconds // 8 * len(options)
+    assert all(event["errno"] == 0 for event in remounts), remounts
 
 
 def usage(fs: GuestFs) -> dict[str, int]:

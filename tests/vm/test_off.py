@@ -80,6 +80,7 @@ def test_requests_behind_the_option_equal_those_of_the_stock_module(
 ) -> None:
     """The kind of each request, and its bytes: the log goes on at another place."""
     seen = []
+    in_force = {"bursts": 0, "data_blocks": 0}
     for loaded, option, remount in [
         (modules, "eager_sync=100", "un_eager_sync"),
         (stock_modules, "barrier", "barrier"),
@@ -88,7 +89,10 @@ def test_requests_behind_the_option_equal_those_of_the_stock_module(
         fs.mkfs(FIXED)
         fs.mount(f"{MOUNT_OPTIONS},{option}")
         seen.append(eagerfs.requests(fs, work, before=BEFORE.format(remount)))
+        if loaded is modules:
+            (in_force,) = eagerfs.run(fs, "s")
         fs.umount()
         fs.vm.run(f"e2fsck -fn {fs.device}")
+    assert in_force["bursts"] > 0 and in_force["data_blocks"] > 0
     assert len(seen[1]) > 4
     assert seen[0] == seen[1]

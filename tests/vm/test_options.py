@@ -7,7 +7,7 @@ import pytest
 from fastsync_lab.host.kernels import KernelTree
 from tests.vm.conftest import has_bursts
 from tests.vm.eagerfs import journal
-from tests.vm.guestfs import TRACING, GuestFs
+from tests.vm.guestfs import TRACING, GuestFs, sound_log
 
 DEFAULT = ["mtime_update=100", "mtime_mode=truncate"]
 
@@ -63,9 +63,9 @@ def check_refused(
     fs: GuestFs, options: str, names: str, allowed: str, *, remount: bool = False
 ) -> None:
     """mount(2) says EINVAL, and the kernel log names the option and what it may be."""
-    fs.vm.kernel_log()
+    sound_log(fs.vm)
     assert fs.mount_errno(options, remount=remount) == errno.EINVAL
-    log = fs.vm.kernel_log()
+    log = sound_log(fs.vm)
     assert names in log and allowed in log
 
 
@@ -166,7 +166,7 @@ def test_bad_superblock_default_is_reported_and_ignored(fs: GuestFs) -> None:
     fs.vm.run(f"tune2fs -E mount_opts=mtime_update=0 {fs.device}")
     fs.mount()
     assert in_force(fs) == []
-    log = fs.vm.kernel_log()
+    log = sound_log(fs.vm)
     assert "mtime_update=0" in log and "failed to parse options in superblock" in log
 
 
@@ -226,4 +226,3 @@ def test_flushes_are_counted_only_if_it_was_ever_in_force(
     fs.ops("open", "write", "fdatasync")
     done = fs.vm.run(f"cd {TRACING}; cat trace; echo nop >current_tracer; echo >set_ftrace_filter")
     assert ("jbd2_carrier_send_flush" in done.stdout) == counted
-    fs.vm.kernel_log()
