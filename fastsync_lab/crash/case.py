@@ -1,5 +1,6 @@
 """What is explored, and what came of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fastsync_lab.crash import logged
@@ -14,6 +15,7 @@ from fastsync_lab.host.options import CONTROL, DEFAULT_INTERVAL_MS, mode_options
 # transaction number invalid and throws the whole journal away; the kernel stops there.
 E2FSCK_CANNOT_REPLAY = ("fast_commit",)
 LARGE = ("bounded", "mariadb")
+CHUNK = 6  # cases
 # A number, so that what is logged does not depend on how fast the device is.
 LOGS_MOST_PAGES = 100
 
@@ -145,3 +147,17 @@ class Outcome:
     def own_failures(self) -> list[Failure]:
         """Those that the stock modules do not have."""
         return [failure for failure in self.failures if not failure.on_stock]
+
+
+def chunks(cases: Sequence[Case], jobs: int) -> list[tuple[Case, ...]]:
+    """What one of `jobs` guests records before it recovers any, for the modules change in between.
+
+    A large case is alone, so that no guest is left with many.
+    """
+    most = min(CHUNK, -(-len(cases) // jobs))
+    taken: list[list[Case]] = []
+    for case in cases:
+        if not taken or len(taken[-1]) == most or case.is_large or taken[-1][-1].is_large:
+            taken.append([])
+        taken[-1].append(case)
+    return [tuple(some) for some in taken]

@@ -15,6 +15,7 @@ from fastsync_lab.crash.flight import KEEP_TRACE, START_TRACE, STOP_TRACE
 from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import DATABASE
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.paths import build_dir
 from fastsync_lab.host.workload import SQLITE_FLAGS, compile_changed, fetch_sqlite, programs_source
 from fastsync_lab.machine.device import load_profile
@@ -150,6 +151,14 @@ class Recorder:
         arguments = [*mariadb.arguments(f"/mnt/{mariadb.FOLDER}", MEMORY), *flushing.options]
         server = shlex.join([mariadb.SERVER, *arguments])
         return f"{environment} {program} crash {MEMORY}/socket {MEMORY}/script {server}"
+
+
+def check_moved(name: str, wanted: Sequence[str], stats: str) -> None:
+    """Raise FastsyncError if a counter of eager_stats is 0: the case would prove nothing."""
+    counters = dict(line.split(maxsplit=1) for line in stats.splitlines())
+    still = [one for one in wanted if int(counters[one]) == 0]
+    if still:
+        raise FastsyncError(f"{name}: the workload is for what did not happen: {', '.join(still)}")
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,15 @@ def _file(data: dict[str, Any]) -> File:
 
 @dataclass(frozen=True)
 class Again:
-    """A state whose recovery was cut again: what that wrote, and the states that it may leave."""
+    """A state whose recovery was cut again: what that wrote, and the states that it may leave.
+
+    `log_at`: where in the guest the log of the recovery begins, in bytes, behind those before it.
+    """
 
     state: State
     recording: Recording
     states: Sequence[State]
+    log_at: int
 
 
 def plan(events: Sequence[Event], states: Sequence[State]) -> str:
@@ -100,16 +104,16 @@ def recording_plan(events: Sequence[Event], states: Sequence[State]) -> str:
     return _plan(events, states, lines)
 
 
-def plan_again(events: Sequence[Event], log_size: int, cut: Sequence[Again]) -> str:
-    """The same for the states of second cuts, whose log stands behind the first one's."""
-    lines = [[line for state in one.states for line in _again(one, state, log_size)] for one in cut]
+def plan_again(events: Sequence[Event], cut: Sequence[Again]) -> str:
+    """The same for the states of second cuts."""
+    lines = [[line for state in one.states for line in _again(one, state)] for one in cut]
     return _plan(events, [one.state for one in cut], lines)
 
 
-def _again(one: Again, inner: State, log_size: int) -> Iterator[str]:
+def _again(one: Again, inner: State) -> Iterator[str]:
     yield from _writes("w", one.state.extra)
-    yield from _writes("w", durable_writes(one.recording.events, 0, inner.event), log_size)
-    yield from _writes("w", inner.extra, log_size)
+    yield from _writes("w", durable_writes(one.recording.events, 0, inner.event), one.log_at)
+    yield from _writes("w", inner.extra, one.log_at)
     yield f"c {one.recording.prefix}{inner.id}"
 
 
@@ -180,10 +184,13 @@ class Recoverer:
             found.append(one)
         return found
 
-    def log_recoveries(self, folder: Path, plan_text: str, kind: Kind) -> bytes:
+    def log_recoveries(
+        self, folder: Path, plan_text: str, kind: Kind, options: Sequence[str] = ()
+    ) -> bytes:
         """Log what the kernel writes to recover each state of a recording_plan().
 
-        For recover() that log stands behind the one of `folder` from then on.
+        For recover() that log stands behind the one of `folder` from then on. `options`: what it
+        mounts with.
         """
         parts = Parts(f"/dev/mapper/{LOG_NAME}", "loop0", kind)
         self._run(
@@ -191,6 +198,7 @@ class Recoverer:
             plan_text,
             create_log("/dev/loop0")
             + parts.create()
+            + f"MOUNT_OPTIONS='{','.join(options)}' "
             + f"{self._command(folder, parts, '/dev/null')} {LOG_NAME} || exit\n"
             + parts.remove()
             + keep_log(f"{MEMORY}/second")

@@ -26,7 +26,7 @@ class Script:
     sql: bool = False
     flushing: str = ""
     device_mib: int = DEVICE_MIB
-    moves: tuple[str, ...] = ("bursts",)
+    moves: tuple[str, ...] = ()
 
     @property
     def program(self) -> str:

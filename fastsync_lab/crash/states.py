@@ -185,9 +185,16 @@ def in_turn(groups: Sequence[list[State]], rng: random.Random | None = None) -> 
     return [state for one in rounds for state in one if state is not None]
 
 
-def sample_again(states: Sequence[State], limit: int, seed: int) -> list[State]:
-    """About `limit` of the states of a recovery that is cut in turn, half of them boundaries."""
+def sample_again(
+    states: Sequence[State], limit: int, seed: int, in_part: bool = True
+) -> list[State]:
+    """About `limit` of the states of a recovery that is cut in turn, half of them boundaries.
+
+    Without `in_part` all of them are: nothing of what was in the cache is there.
+    """
     boundaries = [state for state in states if state.is_boundary]
+    if not in_part:
+        return spread(boundaries, limit)
     others = sample([state for state in states if not state.is_boundary], limit // 2, seed)
     kept = {state.id for state in (*spread(boundaries, limit // 2), *others)}
     return [state for state in states if state.id in kept]
@@ -208,13 +215,19 @@ def find(states: Sequence[State], wanted: str) -> State:
     raise UsageError(f"no state {wanted!r}: one is called like 17.none, 17.drop2 or 17.head0-4")
 
 
+OURS = "ours."  # before the id of a state of a recovery by our modules
+
+
 def split_id(text: str) -> tuple[str, str | None]:
-    """The id of a state and, after a slash, that of a state of its recovery.
+    """The id of a state and, after a slash, that of a state of its recovery, with OURS or not.
 
     Raises UsageError for anything else.
     """
-    if not re.fullmatch(r"\d+\.[\w-]+(/\d+\.[\w-]+)?", text):
-        raise UsageError(f"bad state {text!r}: one is called like 17.drop2, or 17.drop2/3.none")
+    if not re.fullmatch(rf"\d+\.[\w-]+(/({re.escape(OURS)})?\d+\.[\w-]+)?", text):
+        raise UsageError(
+            f"bad state {text!r}: one is called like 17.drop2, 17.drop2/3.none or "
+            f"17.drop2/{OURS}3.none"
+        )
     first, _, second = text.partition("/")
     return first, second or None
 

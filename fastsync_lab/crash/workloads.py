@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from fastsync_lab.crash import logged, logged_blocks
@@ -237,8 +238,10 @@ def workload_names() -> list[str]:
 
 
 def make_script(name: str, seed: int, states: int) -> Script:
-    """The script of a workload; that of some grows with the number of states to explore."""
+    """The script of a workload; that of some grows with the number of states to explore.
+
+    If it names nothing else that has to move, there must be bursts.
+    """
     rng = random.Random(f"{name} {seed}")
-    if name in GROWING:
-        return GROWING[name](rng, states)
-    return GENERATORS[name](rng)
+    script = GROWING[name](rng, states) if name in GROWING else GENERATORS[name](rng)
+    return replace(script, moves=script.moves or ("bursts",))

@@ -11,6 +11,7 @@ import pytest
 from fastsync_lab.crash import explore
 from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.explore import DELAY_SEED, Explorer
+from fastsync_lab.crash.guest import check_moved
 from fastsync_lab.crash.script import Script
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.progress import silent
@@ -101,6 +102,6 @@ def test_a_recording_has_the_modules_of_its_mode_and_delays_meanwhile(
 
 def test_a_recording_in_which_nothing_of_its_subject_happened_is_none() -> None:
     stats = "in_force yes\nbursts 23\nblocks_ahead 0\nrevokes 0\n"
-    explore.check_moved("x", ("bursts",), stats)
+    check_moved("x", ("bursts",), stats)
     with pytest.raises(FastsyncError, match="did not happen: blocks_ahead, revokes"):
-        explore.check_moved("x", ("bursts", "blocks_ahead", "revokes"), stats)
+        check_moved("x", ("bursts", "blocks_ahead", "revokes"), stats)

@@ -42,7 +42,7 @@ def test_second_cut_is_behind_its_state_with_a_log_behind_the_first(tmp_path: Pa
     inner = [Event("flush", (Write(7, 1, 512),), NOTHING), Event("end", (), NOTHING)]
     states = [State("0.none", 0, ()), State("0.only0", 0, inner[0].writes), State("1.none", 1, ())]
     again = Recording(tmp_path, b"", b"", inner, "1.mask3/")
-    text = plan_again(EVENTS, 4096, [Again(STATES[1], again, states)])
+    text = plan_again(EVENTS, [Again(STATES[1], again, states, 4096)])
     cut = "w 2 1 1024\nw 2 2 1536\n"
     assert text == (
         f"p 1 1 512\n{cut}c 1.mask3/0.none\n"

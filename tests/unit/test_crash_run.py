@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash import command
-from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Request
-from fastsync_lab.crash.explore import CHUNK, chunks
+from fastsync_lab.crash.case import CHUNK, E2FSCK_CANNOT_REPLAY, Case, Failure, Request, chunks
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import write_sparse

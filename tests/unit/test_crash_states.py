@@ -284,6 +284,8 @@ def test_of_a_recovery_that_is_cut_half_of_the_states_are_boundaries() -> None:
     assert [state.event for state in kept if state.is_boundary] == [0, 5, 10, 15]
     assert len(kept) == 8
     assert sample_again(states[:3], 8, seed=1) == states[:3]
+    whole = sample_again(states, 8, seed=1, in_part=False)
+    assert len(whole) == 8 and all(state.is_boundary for state in whole)
 
 
 def test_sample_takes_from_every_kind() -> None:
@@ -293,17 +295,20 @@ def test_sample_takes_from_every_kind() -> None:
     assert {state.kind for state in sample(states, 20, seed=1)} == kinds
 
 
-@pytest.mark.parametrize("text", ["", "17", "x.none", "17.none/", "17.a/b"])
+@pytest.mark.parametrize(
+    "text", ["", "17", "x.none", "17.none/", "17.a/b", "17.a/ours.", "ours.17.a"]
+)
 def test_bad_ids(text: str) -> None:
     with pytest.raises(UsageError) as error:
         split_id(text)
-    says = "one is called like 17.drop2, or 17.drop2/3.none"
+    says = "one is called like 17.drop2, 17.drop2/3.none or 17.drop2/ours.3.none"
     assert str(error.value) == f"bad state {text!r}: {says}"
 
 
 def test_ids() -> None:
     assert split_id("17.head0-4") == ("17.head0-4", None)
     assert split_id("17.none/3.drop1") == ("17.none", "3.drop1")
+    assert split_id("17.none/ours.3.drop1") == ("17.none", "ours.3.drop1")
     with pytest.raises(UsageError) as error:
         find([State("17.drop1", 17, ())], "17.none")
     says = "one is called like 17.none, 17.drop2 or 17.head0-4"
