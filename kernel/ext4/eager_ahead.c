@@ -151,22 +151,35 @@ static void ext4_eager_go_ahead(struct inode *inode, struct ext4_eager_inode *ei
 	}
 }
 
+/*
+ * Is the end where the last growth left it? A write that fills the file's last block, or
+ * a part of it, makes it longer on disk at once: no block is allocated for that.
+ */
+static bool ext4_eager_grows_on(struct inode *inode, loff_t from)
+{
+	loff_t grown_to = EXT4_I(inode)->i_eager->grown_to;
+
+	return from >= grown_to &&
+		from <= round_up(grown_to, i_blocksize(inode));
+}
+
 /**
  * ext4_eager_note_growth - a sync has logged data of a file
  * @inode: the file, its mutex held
  * @from: how long it was on disk before
  *
- * If others have made it longer or shorter meanwhile that does not count.
+ * If others have made it shorter meanwhile, or longer by blocks, that does not count.
  */
 void ext4_eager_note_growth(struct inode *inode, loff_t from)
 {
 	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
 	loff_t to = READ_ONCE(EXT4_I(inode)->i_disksize);
+	u32 grown = ext4_eager_grows_on(inode, from) ? ei->grown + 1 : 1;
 
 	if (to <= from)
 		return;
 	/* Never 0 on the way: ext4_eager_trim() would not look at what is ahead. */
-	WRITE_ONCE(ei->grown, from == ei->grown_to ? ei->grown + 1 : 1);
+	WRITE_ONCE(ei->grown, grown);
 	ei->grown_to = to;
 	if (ei->ahead_end > ext4_eager_eof(inode))
 		return;

@@ -51,6 +51,16 @@ def test_who_uses_up_the_last_one_allocates_others(fs: GuestFs) -> None:
     assert first == AHEAD < then == later <= 2 * AHEAD + 2
 
 
+@pytest.mark.parametrize("length", [300, 1000, 4120, 9000])
+def test_a_log_whose_records_do_not_fill_blocks(fs: GuestFs, length: int) -> None:
+    """The part of a record that fills the last block is no growth of somebody else's."""
+    record = f"head -c {length} /dev/zero >&5 && sync $m/g || exit"
+    records = f"for _ in {{1..{max(6, 3 * PAGE // length)}}}; do {record}; done"
+    with fs.mounted(OPTIONS):
+        (seen,) = run(fs, f"exec 5>>$m/g; {records}; s; cut_keeps g; {CLOSE}")
+    assert seen["blocks_ahead"] == AHEAD
+
+
 # What is done to a file that has blocks ahead, or had been done before.
 CHANGES = {
     "nothing": GROWN,
