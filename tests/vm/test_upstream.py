@@ -59,8 +59,7 @@ def fs(
     patch, profile = request.param
     if not patch.startswith(f"{tree.series}/"):
         pytest.skip(f"the patch is {patch}")
-    fixture = "modules" if which == "ours" else f"{which}_modules"
-    modules: ModuleSet = request.getfixturevalue(fixture)
+    modules: ModuleSet = request.getfixturevalue(f"{which}_modules")
     with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB, lose_cache=True) as fs:
         yield fs
     vm.kernel_log()
@@ -289,19 +288,24 @@ def test_blocks_that_an_aborted_transaction_has_freed(fs: GuestFs, which: str) -
     assert (after_it(fs, "head -c 3 $f") == ["NNN"]) == (which == "mended")
 
 
-@pytest.mark.parametrize("which", ["stock", "mended", "ours"])
+# An extent that cannot be split: the file's leaf is full, and so is the disk.
+FULL_LEAF = """
+put() { tr '\\0' "$2" </dev/zero | dd of=$f bs=4k count=1 seek=$1 iflag=fullblock \
+    oflag=direct conv=notrunc status=none 2>/dev/null && echo $1; }
+rm $f; fallocate -o 40k -l 128k $f; put 0 a; put 2 a; put 60 a
+echo 0 >/sys/fs/ext4/${device#/dev/}/reserved_clusters
+! dd if=/dev/zero of=$m/fill bs=4k oflag=direct status=none 2>/dev/null || exit 5
+"""
+
+
 @patch("7.2/0014", ONE_BY_ONE)
 def test_two_writes_to_an_extent_that_cannot_be_split(fs: GuestFs, which: str) -> None:
-    """Its leaf is full, and so is the disk: who converts its block first zeroes the other one."""
+    """Who converts its block first zeroes the other one."""
     start(fs, "-m 0")
     words = before_a_cut(
         fs,
-        """
-        put() { tr '\\0' "$2" </dev/zero | dd of=$f bs=4k count=1 seek=$1 iflag=fullblock \
-            oflag=direct conv=notrunc status=none 2>/dev/null && echo $1; }
-        rm $f; fallocate -o 40k -l 128k $f; put 0 a; put 2 a; put 60 a
-        echo 0 >/sys/fs/ext4/${device#/dev/}/reserved_clusters
-        ! dd if=/dev/zero of=$m/fill bs=4k oflag=direct status=none 2>/dev/null || exit 5
+        FULL_LEAF
+        + """
         sync; put 20 b & put 30 c; wait
         echo 3 >/proc/sys/vm/drop_caches
         for at in 20 30; do
@@ -313,6 +317,24 @@ def test_two_writes_to_an_extent_that_cannot_be_split(fs: GuestFs, which: str) -
     assert words[:3] == ["0", "2", "60"]
     lost = [at for at, now in zip(("20", "30"), seen, strict=True) if at in words and now == "-"]
     assert (lost != []) == (which == "stock")
+
+
+@patch("7.2/0014", ONE_BY_ONE)
+def test_fsync_of_a_block_that_cannot_be_split_off(fs: GuestFs, which: str) -> None:
+    """On stock the rest is zeroed, and nobody else's data are in it."""
+    start(fs, "-m 0")
+    words = before_a_cut(
+        fs,
+        FULL_LEAF
+        + """
+        printf x | dd of=$f bs=4k seek=20 conv=notrunc,fsync status=none 2>/dev/null; echo $?
+        echo 3 >/proc/sys/vm/drop_caches
+        dd if=$f bs=4k skip=20 count=1 status=none | head -c 1 | tr '\\0' -
+        """,
+    )
+    status, seen = words[3:]
+    assert (status != "0") == (which == "mended")
+    assert status != "0" or seen == "x"
 
 
 @IN_TIME
