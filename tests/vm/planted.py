@@ -57,7 +57,7 @@ def outcome_without(
     """
     counters = {f"{name.partition('.')[0]}.left_out" for name in parameters}
     one = replace(explored, parameters={**parameters, **dict.fromkeys(counters, "0")})
-    folder = one.record(case, script)
+    folder = one.record(case, replace(script, moves=()))  # what moves is what is left out
     counted = [int(one.recorder.parameter(counter)) for counter in counters]
     assert all(counted), f"{parameters}: nothing is left out here"
     return one.explore(case, script, folder, states)
