@@ -358,7 +358,7 @@ def test_the_backlog_moves_beside_many_who_wait_for_small_writes(sched: Schedule
         f"until grep -q '^async 0' {STATE}; do sleep 0.01; done\n"
         f"{sched.fs.fsops_path} {FILE} open clock"
     )
-    # One asynchronous request goes each async_wait_ms, in turn: before it those of waiters that have
+    # One asynchronous request goes each async_wait_ms, in turn: before it those of tasks that have
     # sent theirs and do not wait yet. 2 to 4 were seen; without the bound it is 5 s.
     assert between_ms(*parse_events(done.stdout)) < 5 * ASYNC_WAIT_MS
 
