@@ -21,6 +21,15 @@ UNDECIDING = ("kernel_release", "source_sha256")  # for a reader; other keys cov
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """The kernel that recovers states, its own modules, and ours for it."""
+
+    tree: KernelTree
+    stock: ModuleSet
+    ours: ModuleSet
+
+
+@dataclass(frozen=True)
 class Builds:
     """What a run needs: the modules that it explores, the kernel's own, the device model.
 
@@ -33,18 +42,19 @@ class Builds:
     stock: ModuleSet
     flashdev: Path
     image: RootImage
-    recovery: tuple[KernelTree, ModuleSet, ModuleSet] | None = None
+    recovery: Recovery | None = None
 
     @property
     def recovered_by(self) -> str:
         """What decides what comes of a state, for a result."""
-        tree, stock, ours = self.recoverers
-        return f"{tree.identity}, modules {module_digest(stock)} and {module_digest(ours)}"
+        by = self.recover_by
+        modules = f"{module_digest(by.stock)} and {module_digest(by.ours)}"
+        return f"{by.tree.identity}, modules {modules}"
 
     @property
-    def recoverers(self) -> tuple[KernelTree, ModuleSet, ModuleSet]:
-        """The kernel that recovers, its own modules, and ours for it."""
-        return self.recovery or (self.tree, self.stock, self.subject)
+    def recover_by(self) -> Recovery:
+        """What recovers, in a machine of its own or not."""
+        return self.recovery or Recovery(self.tree, self.stock, self.subject)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -92,7 +102,7 @@ def prepare(
     recovery = None
     if recover_in == UML:
         other = uml_kernel(tree, report=report)
-        recovery = (
+        recovery = Recovery(
             other,
             build_modules(other, stock=True, report=report),
             build_modules(other, report=report),

@@ -187,8 +187,7 @@ class Explorer:
 
     def _use_stock(self) -> None:
         """Have the stock modules where states are recovered."""
-        _, stock, _ = self.builds.recoverers
-        self.recoverer.vm.use_filesystem(stock)
+        self.recoverer.vm.use_filesystem(self.builds.recover_by.stock)
 
     def _check_ours(
         self, outcome: Outcome, judge: Judge, recording: Recording, states: Sequence[State]
@@ -196,8 +195,7 @@ class Explorer:
         """The same by our own modules, which mount with the mode's options, as their users do."""
         case = outcome.case
         self.report(Passing(f"{case.name}: recovering {len(states)} by ours"))
-        _, _, ours = self.builds.recoverers
-        self.recoverer.vm.use_filesystem(ours)
+        self.recoverer.vm.use_filesystem(self.builds.recover_by.ours)
         text = plan(recording.events, states)
         found = self.recoverer.recover(recording.folder, text, case.kind, case.mode_options)
         judged = judge_batch(case, judge, recording, list(states), found)
@@ -219,10 +217,11 @@ class Explorer:
         hole there (docs/eager.md).
         """
         case, log_at = outcome.case, len(recording.log)
-        for by_ours in (False, True) if case.mode in EAGER_MODES else (False,):
+        eager = case.mode in EAGER_MODES
+        for by_ours in (False, True) if eager else (False,):
             self.report(Passing(f"{case.name}: cutting {len(states)} recoveries"))
             cut = self._cut_again(case, recording, states, log_at, by_ours=by_ours)
-            in_part = by_ours or case.mode not in EAGER_MODES
+            in_part = by_ours or not eager
             cut = [
                 replace(one, states=sample_again(one.states, SECOND_STATES, case.seed, in_part))
                 for one in cut
@@ -245,7 +244,7 @@ class Explorer:
         options: Sequence[str] = ()
         if by_ours:
             options = case.mode_options
-            self.recoverer.vm.use_filesystem(self.builds.recoverers[2])
+            self.recoverer.vm.use_filesystem(self.builds.recover_by.ours)
         log = self.recoverer.log_recoveries(recording.folder, text, case.kind, options)
         self._use_stock()
         images = recording.images(states)
@@ -358,7 +357,7 @@ def explorer(
         def recorder() -> Recorder:
             return Recorder(boot(builds.tree), builds.flashdev)
 
-        recovering = boot(builds.recovery[0]) if builds.recovery else recorder().vm
+        recovering = boot(builds.recovery.tree) if builds.recovery else recorder().vm
         yield Explorer(recorder, Recoverer(recovering), builds, work, pool, report)
 
 

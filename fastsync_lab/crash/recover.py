@@ -167,12 +167,12 @@ class Recoverer:
         """
         parts = Parts("/dev/loop0", "loop0", kind)
         here = f"$FASTSYNC_OUT/{folder.name}"
+        command = self._command(folder, parts, f"{MEMORY}/delta", options)
         self._run(
             folder,
             plan_text,
             parts.create()
-            + f"MOUNT_OPTIONS='{','.join(options)}' "
-            + f"{self._command(folder, parts, f'{MEMORY}/delta')} >{MEMORY}/found || exit\n"
+            + f"{command} >{MEMORY}/found || exit\n"
             + parts.remove()
             + f"cp {MEMORY}/delta {MEMORY}/found {here}/\n",
         )
@@ -198,8 +198,7 @@ class Recoverer:
             plan_text,
             create_log("/dev/loop0")
             + parts.create()
-            + f"MOUNT_OPTIONS='{','.join(options)}' "
-            + f"{self._command(folder, parts, '/dev/null')} {LOG_NAME} || exit\n"
+            + f"{self._command(folder, parts, '/dev/null', options)} {LOG_NAME} || exit\n"
             + parts.remove()
             + keep_log(f"{MEMORY}/second")
             + f"cat {MEMORY}/second >>{MEMORY}/{folder.name}/log || exit\n"
@@ -211,10 +210,11 @@ class Recoverer:
         """Free the memory that a run's image and log take."""
         self.vm.run(f"rm -rf {MEMORY}/{folder.name}")
 
-    def _command(self, folder: Path, parts: Parts, delta: str) -> str:
-        """The call of crashcheck."""
+    def _command(self, folder: Path, parts: Parts, delta: str, options: Sequence[str]) -> str:
+        """The call of crashcheck, which mounts with these options."""
         mine = f"{MEMORY}/{folder.name}"
         return (
+            f"MOUNT_OPTIONS='{','.join(options)}' "
             f"{self._check} {mine}/base.img {mine}/log $FASTSYNC_OUT/{folder.name}/plan "
             f"{MEMORY}/image {parts.devices} /mnt {delta}"
         )

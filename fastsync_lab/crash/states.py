@@ -18,6 +18,7 @@ FEW_WRITES = 3  # of these all subsets are taken
 RANDOM_SUBSETS = 4
 BLOCK_SECTORS = 8
 HOLES = 2  # of a write of several blocks
+OURS = "ours."  # before the id of a state of a recovery by our modules
 BESIDE = 3  # of what is under way beside an event so many are there alone
 
 
@@ -100,13 +101,13 @@ def variants(event: Event, number: int, rng: random.Random) -> Iterator[State]:
             yield from state(f"head{index}-{end}", (*before, head, *after))
             yield from state(f"tail{index}-{end}", (*before, tail, *after))
             yield from state(f"onlyhead{index}-{end}", (head,))
-        for name, pieces in with_holes(write, rng):
-            yield from state(f"{name.format(index)}", (*before, *pieces, *after))
+        for kind, place, pieces in with_holes(write, rng):
+            yield from state(f"{kind}{index}-{place}", (*before, *pieces, *after))
     for name, kept_of, beside in under_way(event, rng):
         yield from state(name, (*chosen(writes, kept_of), *chosen(event.beside, beside)))
 
 
-def with_holes(write: Write, rng: random.Random) -> Iterator[tuple[str, tuple[Write, ...]]]:
+def with_holes(write: Write, rng: random.Random) -> Iterator[tuple[str, int, tuple[Write, ...]]]:
     """What is left of a write of several blocks whose first and last sectors are there.
 
     A burst is one write: here its descriptor and its record are on the medium, and not all of what
@@ -115,14 +116,14 @@ def with_holes(write: Write, rng: random.Random) -> Iterator[tuple[str, tuple[Wr
     if write.count <= BLOCK_SECTORS:
         return
     sector = rng.randrange(1, write.count - 1)
-    yield f"gap{{}}-{sector}", without(write, [(sector, sector + 1)])
+    yield "gap", sector, without(write, [(sector, sector + 1)])
     inner = range(1, write.count // BLOCK_SECTORS - 1)
     for block in sorted(rng.sample(inner, min(HOLES, len(inner)))):
-        yield f"hole{{}}-{block}", without(write, [blocks_at(block)])
+        yield "hole", block, without(write, [blocks_at(block)])
     if len(inner) > HOLES:
         missing = [block for block in inner if rng.random() < 0.5]
         mask = sum(1 << block for block in missing)
-        yield f"sieve{{}}-{mask}", without(write, [blocks_at(one) for one in missing])
+        yield "sieve", mask, without(write, [blocks_at(one) for one in missing])
 
 
 def blocks_at(number: int) -> tuple[int, int]:
@@ -213,9 +214,6 @@ def find(states: Sequence[State], wanted: str) -> State:
         if state.id == wanted:
             return state
     raise UsageError(f"no state {wanted!r}: one is called like 17.none, 17.drop2 or 17.head0-4")
-
-
-OURS = "ours."  # before the id of a state of a recovery by our modules
 
 
 def split_id(text: str) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fastsync_lab.crash import summary
-from fastsync_lab.crash.builds import Builds
+from fastsync_lab.crash.builds import Builds, Recovery
 from fastsync_lab.crash.case import Case, Failure, Outcome, Request
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.kernels import KernelTree
@@ -134,10 +134,10 @@ def test_another_machine_or_its_modules_begin_anew(builds: Builds, tmp_path: Pat
     uml = replace(builds.tree, release="6.12.1-uml", vmlinuz=kernel, variant="uml")
     (tmp_path / "other.ko").write_text("other")
     other = replace(builds.stock, ext4=tmp_path / "other.ko")
-    in_uml = replace(builds, recovery=(uml, builds.stock, builds.subject))
+    in_uml = replace(builds, recovery=Recovery(uml, builds.stock, builds.subject))
     summary.keeper("x", request, in_uml).add(outcome())
     assert summary.keeper("x", request, in_uml).parts == [outcome()]
-    recoveries = [(uml, other, builds.subject), (uml, builds.stock, other)]
+    recoveries = [Recovery(uml, other, builds.subject), Recovery(uml, builds.stock, other)]
     for changed in (builds, *(replace(builds, recovery=one) for one in recoveries)):
         assert summary.keeper("x", request, changed).parts == []
     kernel.write_text("another linux")

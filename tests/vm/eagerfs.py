@@ -42,12 +42,12 @@ def run(fs: GuestFs, script: str) -> list[dict[str, int]]:
 
 
 def _tools(fs: GuestFs) -> str:
-    node = fs.device.removeprefix("/dev/")
+    node = fs.node
     return TOOLS.format(file=FILE, mnt=MNT, image=CRASH_IMAGE, fsops=fs.fsops_path, node=node)
 
 
 def stats(fs: GuestFs) -> dict[str, str]:
-    node = fs.device.removeprefix("/dev/")
+    node = fs.node
     text = fs.vm.run(f"cat /sys/fs/ext4/{node}/eager_stats").stdout
     return dict(line.split(" ", 1) for line in text.splitlines())
 

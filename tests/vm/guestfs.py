@@ -178,9 +178,13 @@ class GuestFs:
         line = self.vm.run(f"grep ' {MNT} ' /proc/mounts").stdout
         return line.split()[3].split(",")
 
+    @property
+    def node(self) -> str:
+        """The device's name below /sys/block and /sys/fs/ext4."""
+        return self.device.removeprefix("/dev/")
+
     def counter(self, name: str) -> int:
-        node = self.device.removeprefix("/dev/")
-        return int(self.vm.run(f"cat /sys/fs/ext4/{node}/mtime_{name}").stdout)
+        return int(self.vm.run(f"cat /sys/fs/ext4/{self.node}/mtime_{name}").stdout)
 
     @contextmanager
     def mounted(self, options: str = "", *, mkfs: str = "") -> Iterator[None]:
@@ -239,7 +243,7 @@ def carrying(fs: GuestFs, commits: int) -> Iterator[list[str]]:
     Each wait for a flush is "blocks" or "record" and its end: flushed, hurried, alone or lost.
     """
     waits: list[str] = []
-    number = fs.vm.run(f"cat /sys/block/{fs.device.removeprefix('/dev/')}/dev").stdout.strip()
+    number = fs.vm.run(f"cat /sys/block/{fs.node}/dev").stdout.strip()
     event = rf"jbd2_carrier_{{}}: dev {number.replace(':', ',')} tid \d+ {{}}"
     # Another test of this guest may have traced by another clock, and stopped.
     fs.vm.run(

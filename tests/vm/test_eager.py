@@ -207,7 +207,7 @@ def test_large_append_has_barriers(fs: GuestFs) -> None:
 
 def test_without_a_volatile_cache_nothing_needs_barriers(fs: GuestFs) -> None:
     """The block layer drops flushes there; the commit asks the device each time."""
-    cache = f"/sys/block/{fs.device.removeprefix('/dev/')}/queue/write_cache"
+    cache = f"/sys/block/{fs.node}/queue/write_cache"
     with fs.mounted(ONE_PAGE):
         fs.prepare()
         before = stats(fs)
@@ -224,7 +224,7 @@ def test_without_a_volatile_cache_nothing_needs_barriers(fs: GuestFs) -> None:
 
 def test_a_flush_that_was_skipped_covers_nothing_once_there_is_a_cache(fs: GuestFs) -> None:
     """Data is in the cache; what was not sent without one has not made it durable."""
-    cache = f"/sys/block/{fs.device.removeprefix('/dev/')}/queue/write_cache"
+    cache = f"/sys/block/{fs.node}/queue/write_cache"
     with fs.mounted(OPTIONS):
         fs.prepare("falloc:0,65536,65536", "fsync")
         fs.vm.run(f"cp {MNT}/f {MNT}/other; sync; {fs.fsops_path} {MNT} freeze thaw")

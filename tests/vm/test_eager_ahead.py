@@ -158,7 +158,7 @@ def test_a_write_that_failed_halfway(fs: GuestFs) -> None:
     with fs.mounted(OPTIONS, mkfs="-b 1024"):
         run(
             fs,
-            f"echo 0 >/sys/fs/ext4/{fs.device.removeprefix('/dev/')}/reserved_clusters\n"
+            f"echo 0 >/sys/fs/ext4/{fs.node}/reserved_clusters\n"
             "fallocate -l 64k $m/spare; rm -f /dev/shm/copy /dev/shm/sum\n"
             f"exec 5>>$m/g; o $m/g open {GROW}{GROW}halfwrite:1500,24576; {CLOSE}; sync; settle\n"
             "yes other | dd of=$m/other bs=1k iflag=fullblock status=none || :\n"

@@ -39,7 +39,7 @@ def large(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Gu
 
 def numbers(fs: GuestFs, script: str) -> list[int]:
     """What a script prints that uses FUNCTIONS."""
-    functions = FUNCTIONS.format(node=fs.device.removeprefix("/dev/"))
+    functions = FUNCTIONS.format(node=fs.node)
     return list(map(int, fs.vm.run(f"{functions}\nm={MNT}\n{script}").stdout.split()))
 
 

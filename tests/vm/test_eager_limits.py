@@ -42,7 +42,7 @@ DIRECT_WRITE = f"""
 @pytest.mark.parametrize("work", WORK)
 def test_a_limit_of_the_bandwidth_is_its_cgroups_own(slow_flushes: GuestFs, work: str) -> None:
     """A settling waits for the places of all copies that the log has."""
-    vm, name = slow_flushes.vm, slow_flushes.device.removeprefix("/dev/")
+    vm, name = slow_flushes.vm, slow_flushes.node
     device = vm.run(f"cat /sys/block/{name}/dev").stdout.strip()
     with slow_flushes.mounted(OPTIONS):
         script = with_limit("io.max", f"{device} wbps={BYTES}", WORK[work] + DIRECT_WRITE)

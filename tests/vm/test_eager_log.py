@@ -97,7 +97,7 @@ def test_quiet_file_system_shows_what_it_was(fs: GuestFs, kind: str) -> None:
 
 def commits_and_bursts(fs: GuestFs) -> tuple[int, int]:
     """How many commits there have been since the mount, and how many of them have been bursts."""
-    node = fs.device.removeprefix("/dev/")
+    node = fs.node
     commits = fs.vm.run(f"head -n 1 /proc/fs/jbd2/{node}-8/info").stdout.split()[0]
     return int(commits), int(stats(fs)["bursts"])
 

@@ -17,7 +17,7 @@ TASKS, ROUNDS = 6, 20
 @pytest.fixture
 def uncached(slow_flushes: GuestFs) -> Iterator[GuestFs]:
     """It would take long to flush, if anybody did."""
-    cache = f"/sys/block/{slow_flushes.device.removeprefix('/dev/')}/queue/write_cache"
+    cache = f"/sys/block/{slow_flushes.node}/queue/write_cache"
     slow_flushes.vm.run(f"echo write through >{cache}")
     yield slow_flushes
     slow_flushes.vm.run(f"echo write back >{cache}")

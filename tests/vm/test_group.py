@@ -79,7 +79,7 @@ def test_not_without_the_option(slow_flushes: GuestFs) -> None:
 def test_a_long_writer_is_waited_for_once(slow_flushes: GuestFs) -> None:
     """It writes for seconds; who syncs meanwhile waits for half a flush, and only once."""
     vm, program = slow_flushes.vm, slow_flushes.fsops_path
-    name = slow_flushes.device.removeprefix("/dev/")
+    name = slow_flushes.node
     device = vm.run(f"cat /sys/block/{name}/dev").stdout.strip()
     # What a flush takes shows in the first ones.
     work = f"""

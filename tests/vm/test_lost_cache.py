@@ -64,7 +64,7 @@ def test_a_failed_fsync_takes_other_files_with_it(losing: GuestFs, mode: str) ->
     """Both have written; one's flush fails, which loses the other's data, too."""
     start(losing, MODES[mode])
     fsops = losing.fsops_path
-    counter = f"/sys/fs/ext4/{losing.device.removeprefix('/dev/')}/mtime_commits_avoided"
+    counter = f"/sys/fs/ext4/{losing.node}/mtime_commits_avoided"
     seen = losing.vm.run(
         f"{leave_unflushed_data(losing)}"
         f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open write '?fsync'\n"

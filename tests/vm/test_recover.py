@@ -154,7 +154,7 @@ def recovered(
     """What a guest makes of a plan, with the modules of the kernel that it has booted."""
     builds = here.builds
     assert builds.recovery is not None
-    stock = builds.stock if recoverer.vm is here.recorder.vm else builds.recovery[1]
+    stock = builds.stock if recoverer.vm is here.recorder.vm else builds.recovery.stock
     recoverer.vm.use_filesystem(stock)
     found = recoverer.recover(folder, text, case.kind)
     recoverer.forget(folder)

@@ -295,26 +295,30 @@ put() { tr '\\0' "$2" </dev/zero | dd of=$f bs=4k count=1 seek=$1 iflag=fullbloc
 rm $f; fallocate -o 40k -l 128k $f; put 0 a; put 2 a; put 60 a
 echo 0 >/sys/fs/ext4/${device#/dev/}/reserved_clusters
 ! dd if=/dev/zero of=$m/fill bs=4k oflag=direct status=none 2>/dev/null || exit 5
+show() { dd if=$f bs=4k skip=$1 count=1 status=none | head -c 1 | tr '\\0' -; }
 """
+
+
+def with_a_full_leaf(fs: GuestFs, script: str) -> list[str]:
+    """The words of a script that writes into such an extent of $f, of 32 blocks from 10 on."""
+    start(fs, "-m 0")
+    words = before_a_cut(fs, FULL_LEAF + script)
+    assert words[:3] == ["0", "2", "60"]
+    return words[3:]
 
 
 @patch("7.2/0014", ONE_BY_ONE)
 def test_two_writes_to_an_extent_that_cannot_be_split(fs: GuestFs, which: str) -> None:
     """Who converts its block first zeroes the other one."""
-    start(fs, "-m 0")
-    words = before_a_cut(
+    words = with_a_full_leaf(
         fs,
-        FULL_LEAF
-        + """
+        """
         sync; put 20 b & put 30 c; wait
         echo 3 >/proc/sys/vm/drop_caches
-        for at in 20 30; do
-            dd if=$f bs=4k skip=$at count=1 status=none | head -c 1 | tr '\\0' -
-        done
+        show 20; show 30
         """,
     )
     seen = words.pop()
-    assert words[:3] == ["0", "2", "60"]
     lost = [at for at, now in zip(("20", "30"), seen, strict=True) if at in words and now == "-"]
     assert (lost != []) == (which == "stock")
 
@@ -322,17 +326,15 @@ def test_two_writes_to_an_extent_that_cannot_be_split(fs: GuestFs, which: str) -
 @patch("7.2/0014", ONE_BY_ONE)
 def test_fsync_of_a_block_that_cannot_be_split_off(fs: GuestFs, which: str) -> None:
     """On stock the rest is zeroed, and nobody else's data are in it."""
-    start(fs, "-m 0")
-    words = before_a_cut(
+    words = with_a_full_leaf(
         fs,
-        FULL_LEAF
-        + """
+        """
         printf x | dd of=$f bs=4k seek=20 conv=notrunc,fsync status=none 2>/dev/null; echo $?
         echo 3 >/proc/sys/vm/drop_caches
-        dd if=$f bs=4k skip=20 count=1 status=none | head -c 1 | tr '\\0' -
+        show 20
         """,
     )
-    status, seen = words[3:]
+    status, seen = words
     assert (status != "0") == (which == "mended")
     assert status != "0" or seen == "x"
 
