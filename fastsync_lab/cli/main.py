@@ -130,7 +130,7 @@ app.command(
     epilog=told(
         "vm -- uname -a",
         "vm --device ufs -- sh -c 'mkfs.ext4 -q $FASTSYNC_DEV && mount $FASTSYNC_DEV /mnt'",
-        "vm --share ~/suite --share /tmp/results:rw -- sh -c 'cd ~/suite && ./check'",
+        "vm --share /srv/suite --share /tmp/results:rw -- sh -c 'cd /srv/suite && ./check'",
         "vm --real-time --processors 2 -- nproc",
         status=VM_STATUS,
     ),

@@ -239,10 +239,11 @@ def _not_counted(outcomes: Sequence[Outcome]) -> str:
         return ""
     pairs = dict.fromkeys(f"{one.case.mode} with {one.case.journal}" for one in mine)
     own = sum(len(one.own_failures) for one in mine)
+    be, whose = ("is", "its") if len(pairs) == 1 else ("are", "their")
     return (
-        f" We do not count {', '.join(pairs)}: there stock's code decides what is durable, and "
-        f"{sum(len(one.failures) for one in mine):,} of {_states(mine):,} states fail, {own:,} of "
-        "them not on stock."
+        f" Not counted {be} {', '.join(pairs)}: there stock's code decides what is durable. "
+        f"{sum(len(one.failures) for one in mine):,} of {whose} {_states(mine):,} states fail, "
+        f"{own:,} of them with our modules alone."
     )
 
 

@@ -34,10 +34,10 @@ HEAD = f"""# Mutants: does a test notice a change of what judges results?
 Written by `make mutants`. [mutmut](https://mutmut.readthedocs.io) changes the modules below in one
 place at a time (a comparison, a constant, an argument, a condition, a word of a message) and runs
 the unit tests. A mutant is killed when a test fails. At least {LEAST_KILLED:.0%} have to be, and
-each that survives has its reason here. What is outside of functions, and properties, the tool does
-not change: the pattern of the kernel log has a test for each of its words, bars have a second
-list in `tests/unit/test_study_bars.py`, and the property that says whether a bar is reached calls
-a function.
+each that survives has its reason here. The tool changes nothing outside of functions, and no
+properties. Tests stand in for that: each word of the kernel log's pattern has one, bars have a
+second list in `tests/unit/test_study_bars.py`, and the property that says whether a bar is reached
+only calls a function.
 """
 
 

@@ -21,9 +21,9 @@
  * first would be to store the note and load that, while the other stores that
  * and loads the note, with nothing to keep a processor from loading before its
  * store is seen (x86 does so, and an unlock does not end it there): both could
- * find nothing.  No delay makes that happen, as it is no order of the four steps
- * that does it but a store that is seen late, and a delay gives it the time to be
- * seen: hence no test.  As a litmus test, with async and note 0 at first,
+ * find nothing.  There is no test of this: no order of the four steps makes it
+ * happen, but a store that is seen late, and a delay would give that store the
+ * time to be seen.  As a litmus test, with async and note 0 at first,
  *
  *	lock(table); note = 1; unlock(table);	lock(qd); async = 1;
  *	r1 = async;				r2 = note; unlock(qd);
@@ -44,8 +44,8 @@
  * waits for do not count: they may be hundreds, of a file that is being removed,
  * and what comes after them is found in no other way.
  *
- * Not found is what is waited for while its queue is just being given to qasio,
- * as is what was waited for before.
+ * One case is missed: a wait that begins before qasio has taken over the queue,
+ * or just then.
  */
 #include <linux/rculist.h>
 

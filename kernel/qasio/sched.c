@@ -38,15 +38,22 @@
  *
  *  - One is dispatched nevertheless once none was for async_wait_ms.
  *
- * Who waits for a request of a worse level does not count: that one stands behind all
- * that this level has, so each would wait for the other.
+ * Somebody who waits for a request of a worse level does not count.  That request
+ * stands behind all that this level has; if this level stood back for it, each
+ * would wait for the other.
  *
- * So nothing starves: of sync writes that wait behind reads QASIO_SYNC_BATCH go
- * every sync_wait_ms, and of both one that waits behind what is boosted; of what is
- * boosted or of the kind file one request goes every async_wait_ms, and of the backlog
- * another, whatever the driver has; within the latter, and a file request by boosted
- * ones, a request is passed for QASIO_PASS_EXPIRE_MS at most; and a level waits for
- * those above it for prio_aging_ms at most.
+ * Nothing starves:
+ *
+ *  - Of sync writes that wait behind reads, QASIO_SYNC_BATCH go every sync_wait_ms.
+ *  - Of reads and sync writes that wait behind what is boosted, one goes every
+ *    sync_wait_ms.
+ *  - Of boosted and file requests, one goes every async_wait_ms.
+ *  - Of the backlog, one goes every async_wait_ms, whatever the driver has.
+ *  - Within the backlog a request is passed for QASIO_PASS_EXPIRE_MS at most.  So is
+ *    a file request by boosted ones.
+ *  - A level waits for those above it for prio_aging_ms at most.
+ *
+
  *
  * Of those who wait, some want one small request after another and some a file
  * of many large ones, each of which would stand in the way of the former.  So a
