@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fastsync_lab.host.build import check_glue
+from fastsync_lab.host.glue import check_glue
 from fastsync_lab.host.kernels import default_series, find_series, load_series
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.device import profile_names

@@ -17,8 +17,8 @@ from fastsync_lab.cli.options import (
     starting,
 )
 from fastsync_lab.host import needs
-from fastsync_lab.host.build import glue_patches
 from fastsync_lab.host.errors import check_names
+from fastsync_lab.host.glue import glue_patches
 from fastsync_lab.host.kernels import load_series
 from fastsync_lab.host.progress import progress
 from fastsync_lab.machine.device import load_profile, profile_names

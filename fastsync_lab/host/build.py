@@ -1,16 +1,30 @@
-"""Add overlay and glue to a stock kernel's ext4 and jbd2, compile the modules."""
+"""Compile a kernel's ext4 and jbd2, with overlay and glue or as they are, and our own modules.
+
+What is built lies in a folder that is named by its digest, so that a run's modules stay what they
+were when it began, whatever is built meanwhile. The newest also has a plain name, for users:
+build/6.12/ext4.ko.
+"""
 
 import hashlib
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastsync_lab.host.chroot import Place, Recipe, place_for
-from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.glue import (
+    FILESYSTEMS,
+    assemble,
+    check_glue,
+    forbid_warnings,
+    overlay_files,
+    own_sources,
+    upstream_patches,
+)
 from fastsync_lab.host.kernels import (
     KernelTree,
     file_checksum,
@@ -20,10 +34,10 @@ from fastsync_lab.host.kernels import (
 )
 from fastsync_lab.host.paths import build_dir, cache_dir, locked, repo_root
 from fastsync_lab.host.progress import Passing, Report, silent
-from fastsync_lab.host.shell import Completed, first_errors, follow, last_lines, run
+from fastsync_lab.host.shell import Completed, first_errors, follow, run
 
-FILESYSTEMS = ("jbd2", "ext4")  # in build order: ext4 needs the symbols of jbd2
 OURS = "fastsync"  # the pair that is ours
+BUILDS_KEPT = 8  # of each kind
 
 
 @dataclass(frozen=True)
@@ -35,137 +49,12 @@ class ModuleSet:
     ext4: Path
 
 
-# --- overlay and glue --------------------------------------------------------------------------
+def source_digest(series: str, module: str = OURS) -> str:
+    """A hash of the sources of our pair, or of a folder of kernel/ that is a module of its own.
 
-
-def overlay_files(filesystem: str) -> list[Path]:
-    """Our new files for fs/<filesystem>."""
-    return sorted(p for p in (repo_root() / "kernel" / filesystem).glob("*") if p.is_file())
-
-
-def glue_patches(series: str) -> list[Path]:
-    """The patches that hook our files into the kernel's own, in the order they apply."""
-    return sorted((repo_root() / "kernel" / "glue" / series).glob("*.patch"))
-
-
-def own_sources(series: str) -> list[Path]:
-    """What makes jbd2 and ext4 ours: new files and patches."""
-    files = [file for name in FILESYSTEMS for file in overlay_files(name)]
-    return [*files, *glue_patches(series)]
-
-
-def source_digest(series: str, modules: Sequence[str] = (OURS,)) -> str:
-    """A hash of the sources of our pair or others: a result that names another is of other modules.
-
-    `modules` are OURS, and folders of kernel/ that are a module of their own.
+    A result that names another one is of other modules.
     """
-    return files_digest(
-        file
-        for name in modules
-        for file in (own_sources(series) if name == OURS else overlay_files(name))
-    )
-
-
-def check_glue(series: str) -> None:
-    """Raise UsageError for a series that can only be built as it is, for want of glue."""
-    if not glue_patches(series):
-        raise UsageError(
-            f"kernel/glue/{series} has no patches: of this kernel there are only the stock modules "
-            "(--stock)"
-        )
-
-
-def parse_patch_failures(output: str) -> list[str]:
-    """What failed, from the output of patch(1): the file, the hunk's number and its line."""
-    failures = []
-    file = "?"
-    for line in output.splitlines():
-        if match := re.match(r"(?:patching file '?|\|\+\+\+ [^/]*/)([^'\s]+)", line):
-            file = match[1]
-        elif match := re.match(r"Hunk #(\d+) (?:FAILED|ignored) at (\d+)", line):
-            failures.append(f"{file}, hunk {match[1]} (line {match[2]})")
-        elif line.startswith("No file to patch"):
-            failures.append(f"{file} is not there")
-    return failures
-
-
-def apply_patch(patch: Path, source: Path, tree: KernelTree) -> None:
-    """Apply a glue patch to the sources; FastsyncError names the patch, file and hunk that fail."""
-    argv = ["patch", "-p1", "--fuzz=0", "--forward", "--batch", "--no-backup-if-mismatch"]
-    done = run([*argv, "--reject-file=-", "-i", str(patch)], cwd=source, check=False)
-    if done.status == 0:
-        return
-    what = "; ".join(parse_patch_failures(done.stdout))
-    raise FastsyncError(
-        f"{patch.parent.parent.name}/{patch.parent.name}/{patch.name} does not apply to "
-        f"linux-source {tree.debian_version}: {what or last_lines(done.stdout + done.stderr, 2)}"
-    )
-
-
-def patches_for(purpose: str, series: str) -> list[Path]:
-    """The patches in patches/<purpose>/ for a series, in the order they apply; perhaps none."""
-    return sorted((repo_root() / "patches" / purpose / series).glob("*.patch"))
-
-
-def upstream_patches(series: str) -> list[Path]:
-    """What we mend of the stock modules."""
-    return patches_for("upstream", series)
-
-
-def assemble(tree: KernelTree, source: Path, *, stock: bool, patches: Sequence[Path] = ()) -> None:
-    """Put fs/ext4 and fs/jbd2 under `source`, as Debian has them or with our files and glue.
-
-    `patches` come on top: a fault that a test has to find, or mends of stock.
-    """
-    copy_stock(tree, source)
-    if not stock:
-        for _ in apply_glue(tree, source):
-            pass
-    for patch in patches:
-        apply_patch(patch, source, tree)
-    if not stock:
-        for filesystem in FILESYSTEMS:
-            forbid_warnings(overlay_files(filesystem), source / "fs" / filesystem)
-
-
-def copy_stock(tree: KernelTree, source: Path) -> None:
-    """Put fs/ext4 and fs/jbd2 under `source` as Debian has them."""
-    for filesystem in FILESYSTEMS:
-        shutil.copytree(tree.source_dir / "fs" / filesystem, source / "fs" / filesystem)
-
-
-def apply_glue(tree: KernelTree, source: Path) -> Iterator[Path]:
-    """Add our files and glue to the stock sources under `source`; each patch, once it is applied.
-
-    Our files for a file system come with the patch that first changes its Makefile, so what a
-    Makefile names is there. Raises FastsyncError when something does not fit.
-    """
-    left = [name for name in FILESYSTEMS if overlay_files(name)]
-    for patch in glue_patches(tree.series):
-        text = patch.read_text()
-        for filesystem in [name for name in left if f"\n+++ b/fs/{name}/Makefile\n" in text]:
-            add_overlay(filesystem, source / "fs" / filesystem)
-            left.remove(filesystem)
-        apply_patch(patch, source, tree)
-        yield patch
-    if left:
-        raise FastsyncError(f"no patch in kernel/glue/{tree.series} compiles kernel/{left[0]}")
-
-
-def add_overlay(filesystem: str, folder: Path) -> None:
-    """Copy our new files of a file system beside the kernel's; none may take the place of one."""
-    for file in overlay_files(filesystem):
-        if (folder / file.name).exists():
-            raise FastsyncError(f"kernel/{filesystem}/{file.name} would replace a kernel file")
-        shutil.copy(file, folder)
-
-
-def forbid_warnings(files: Sequence[Path], folder: Path) -> None:
-    """Make a compiler's warning about one of our files, which is built in `folder`, an error."""
-    with (folder / "Makefile").open("a") as makefile:
-        for file in files:
-            if file.suffix == ".c":
-                makefile.write(f"CFLAGS_{file.stem}.o += -Werror\n")
+    return files_digest(own_sources(series) if module == OURS else overlay_files(module))
 
 
 def sync_sources(fresh: Path, target: Path) -> None:
@@ -191,7 +80,7 @@ def fingerprint(tree: KernelTree, files: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     digest.update(f"{tree.debian_version} {tree.headers_dir} {chroot_of(tree)}\n".encode())
     config = [tree.headers_dir / ".config"] if tree.variant else []  # Debian's never changes
-    for file in (Path(__file__), *config, *files):
+    for file in (Path(__file__), Path(__file__).with_name("glue.py"), *config, *files):
         digest.update(f"{file.parent.name}/{file.name} {file_checksum(file)}\n".encode())
     return digest.hexdigest()
 
@@ -270,11 +159,57 @@ def make_module(system: Kbuild, folder: Path, log: Path, *variables: str) -> Non
     follow_compiler(system.argv(folder, *variables, "modules"), log, folder.name, system.report)
 
 
-def publish(system: Kbuild, module: Path, target: Path) -> None:
-    """Put a module, without its debugging symbols, under its final name in one step."""
-    half = target.with_suffix(".half")
-    run(system.place.argv(["strip", "--strip-debug", "-o", str(half), str(module)]))
-    half.rename(target)
+def publish(system: Kbuild, modules: Sequence[Path], target: Path) -> str:
+    """Put modules, without debugging symbols, into `target`, in a folder named by their digest.
+
+    The digest. Each gets its plain name in `target`, too, in one step.
+    """
+    with tempfile.TemporaryDirectory(prefix="publish-", dir=target) as half:
+        stripped = [Path(half) / module.name for module in modules]
+        for module, to in zip(modules, stripped, strict=True):
+            run(system.place.argv(["strip", "--strip-debug", "-o", str(to), str(module)]))
+        digest = files_digest(stripped)
+        folder = target / digest
+        folder.mkdir(exist_ok=True)
+        for module in stripped:
+            module.replace(folder / module.name)
+            plain = Path(half) / f"{module.name}.plain"
+            plain.hardlink_to(folder / module.name)
+            plain.replace(target / module.name)
+    return digest
+
+
+def plain_name(module: Path) -> Path:
+    """Where a user finds a module that was built last: build/6.12/ext4.ko."""
+    return module.parent.parent / module.name
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """The file that says of what modules were built, and in which folder they are."""
+
+    path: Path
+    names: Sequence[str]
+
+    def find(self, wanted: str) -> list[Path]:
+        """The modules that were built of `wanted`; none if they have to be built."""
+        text = self.path.read_text() if self.path.is_file() else ""
+        made_of, _, digest = text.partition(" ")
+        folder = self.path.parent / digest
+        modules = [folder / name for name in self.names]
+        if made_of != wanted or not digest or not all(module.is_file() for module in modules):
+            return []
+        folder.touch()
+        return modules
+
+    def write(self, wanted: str, digest: str) -> list[Path]:
+        """The modules are built. Of older ones of this kind a few stay, for runs under way."""
+        self.path.write_text(f"{wanted} {digest}")
+        alike = {module.parent for module in self.path.parent.glob(f"*/{self.names[0]}")}
+        published = [folder for folder in alike if re.fullmatch(r"[0-9a-f]{16}", folder.name)]
+        for folder in sorted(published, key=lambda one: -one.stat().st_mtime)[BUILDS_KEPT:]:
+            shutil.rmtree(folder)
+        return self.find(wanted)
 
 
 def build_modules(
@@ -285,7 +220,7 @@ def build_modules(
     fault: Path | None = None,
     report: Report = silent,
 ) -> ModuleSet:
-    """Build jbd2.ko and ext4.ko into build/<series>/ (or build/<series>-stock/).
+    """Build jbd2.ko and ext4.ko in build/<series>/ (or build/<series>-stock/).
 
     `mended` is stock with upstream_patches(), in build/<series>-mended/.
     `fault` is a patch that breaks ours on purpose; these go into build/<series>-fault-<name>/.
@@ -305,20 +240,18 @@ def build_modules(
         variant, patches = f"fault-{fault.stem}", [fault]
     target = products_dir(tree, variant)
     workshop = products_dir(tree, "stock" if stock else "")
-    modules = ModuleSet(variant or OURS, target / "jbd2.ko", target / "ext4.ko")
+    name = variant or OURS
     inputs = list(patches)
     if not stock:
         inputs += own_sources(tree.series)
-    stamp = target / "stamp"
+    stamp = Stamp(target / "stamp", ("jbd2.ko", "ext4.ko"))
     with locked(workshop / "lock"):
         target.mkdir(parents=True, exist_ok=True)
         wanted = fingerprint(tree, inputs)
-        whole = modules.jbd2.is_file() and modules.ext4.is_file() and stamp.is_file()
-        if whole and stamp.read_text() == wanted:
-            return modules
-        stamp.unlink(missing_ok=True)
+        if built := stamp.find(wanted):
+            return ModuleSet(name, *built)
         system = kbuild(tree, report)
-        report(f"building {modules.name} jbd2 and ext4 for {tree.release}")
+        report(f"building {name} jbd2 and ext4 for {tree.release}")
         source = workshop / "src"
         version = workshop / "src.version"
         if version.is_file() and version.read_text() != tree.debian_version:
@@ -333,24 +266,13 @@ def build_modules(
         make_module(system, jbd2, log, "CONFIG_JBD2=m")
         symbols = f"KBUILD_EXTRA_SYMBOLS={jbd2}/Module.symvers"
         make_module(system, ext4, log, "CONFIG_EXT4_FS=m", symbols)
-        publish(system, jbd2 / "jbd2.ko", modules.jbd2)
-        publish(system, ext4 / "ext4.ko", modules.ext4)
-        stamp.write_text(wanted)
-    return modules
+        digest = publish(system, (jbd2 / "jbd2.ko", ext4 / "ext4.ko"), target)
+        return ModuleSet(name, *stamp.write(wanted, digest))
 
 
 def build_flashdev(tree: KernelTree, *, report: Report = silent) -> Path:
     """Build the device model kernel/flashdev/ as flashdev.ko, beside the pair that is ours."""
     return build_own_module("flashdev", tree, report)
-
-
-def build_qasio(tree: KernelTree, *, report: Report = silent) -> Path:
-    """Build the I/O scheduler kernel/qasio/ as qasio.ko, beside it.
-
-    Raises UsageError for a kernel that it is not for.
-    """
-    load_series()[tree.series].check_qasio()
-    return build_own_module("qasio", tree, report)
 
 
 def own_modules(tree: KernelTree) -> list[str]:
@@ -366,19 +288,19 @@ def own_module_variables(tree: KernelTree) -> list[str]:
 def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
     """Build kernel/<name>/, a module that is wholly ours, beside the pair that is ours.
 
-    Raises FastsyncError when its sources are missing or do not compile.
+    Raises UsageError for a kernel that it is not for, FastsyncError when its sources are missing
+    or do not compile.
     """
+    load_series()[tree.series].check_modules([name])
     origin = repo_root() / "kernel" / name
     if not (origin / "Makefile").is_file():
         raise FastsyncError(f"no module {name}: {origin}/Makefile is missing")
     target = products_dir(tree)
-    module = target / f"{name}.ko"
-    stamp = target / f"{name}.stamp"
+    stamp = Stamp(target / f"{name}.stamp", (f"{name}.ko",))
     with locked(target / "lock"):
         wanted = fingerprint(tree, sorted(file for file in origin.glob("*") if file.is_file()))
-        if module.is_file() and stamp.is_file() and stamp.read_text() == wanted:
-            return module
-        stamp.unlink(missing_ok=True)
+        if built := stamp.find(wanted):
+            return built[0]
         system = kbuild(tree, report)
         report(f"building {name} for {tree.release}")
         folder = target / name
@@ -388,6 +310,5 @@ def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
         log = target / f"{name}.log"
         log.write_text("")
         make_module(system, folder, log, *own_module_variables(tree))
-        publish(system, folder / f"{name}.ko", module)
-        stamp.write_text(wanted)
-    return module
+        digest = publish(system, [folder / f"{name}.ko"], target)
+        return stamp.write(wanted, digest)[0]

@@ -62,9 +62,9 @@ class Series:
         """Raise UsageError for a name that is none of its modes, nor of `more`."""
         check_names("mode", names, (*self.modes, *more), where=f" on Linux {self.name}")
 
-    def check_qasio(self) -> None:
-        """Raise UsageError if kernel/qasio/ is not for it."""
-        if not self.qasio:
+    def check_modules(self, names: Iterable[str]) -> None:
+        """Raise UsageError if one of these folders of kernel/ is not for it: qasio may not be."""
+        if "qasio" in names and not self.qasio:
             known = ", ".join(one.name for one in load_series().values() if one.qasio)
             raise UsageError(f"qasio is not for Linux {self.name}, only for {known}")
 

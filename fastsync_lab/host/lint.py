@@ -5,18 +5,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from fastsync_lab.host.build import (
-    FILESYSTEMS,
-    Kbuild,
-    assemble,
-    glue_patches,
-    kbuild,
-    overlay_files,
-    own_module_variables,
-    own_modules,
-)
+from fastsync_lab.host.build import Kbuild, kbuild, own_module_variables, own_modules
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.glue import FILESYSTEMS, assemble, glue_patches, overlay_files
 from fastsync_lab.host.kernels import KernelTree, load_series, version_key
 from fastsync_lab.host.paths import build_dir, repo_root
 from fastsync_lab.host.progress import silent

@@ -1,6 +1,7 @@
 """Where things lie: the repository, the cache of unpacked kernels, build products and results."""
 
 import fcntl
+import hashlib
 import json
 import os
 import threading
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import STOP
 
 LOCK_RETRY_S = 0.1
@@ -61,6 +63,21 @@ def try_lock(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def claim(path: Path) -> IO[str]:
+    """Be the only one who writes a result file, until the file that is returned is closed.
+
+    Raises FastsyncError when another run has it.
+    """
+    where = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:8]
+    lock = build_dir() / "locks" / f"{path.name}-{where}"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    file = lock.open("w")
+    if not try_lock(file):
+        file.close()
+        raise FastsyncError(f"another run is writing {path.name}: wait until it has ended")
+    return file
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

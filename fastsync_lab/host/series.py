@@ -6,8 +6,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.host.build import apply_glue, check_glue, copy_stock
 from fastsync_lab.host.errors import FastsyncError, UsageError
+from fastsync_lab.host.glue import apply_glue, check_glue, copy_stock
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import build_dir, repo_root
 from fastsync_lab.host.shell import last_lines, run

@@ -25,8 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fastsync_lab.host.build import FILESYSTEMS, ModuleSet
+from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.glue import FILESYSTEMS
 from fastsync_lab.host.interrupt import STOP
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.host.limits import Limit, processor_seconds

@@ -15,11 +15,16 @@ from fastsync_lab.study.programs import STATWRITE
 from fastsync_lab.study.rows import Line
 
 FSTAT = "random, fstat first"
+DEVICE = "uniform-100us"
 
 
 def slowed(lines: Sequence[Line]) -> list[Part]:
     """What the fstat() costs on stock ext4."""
-    of = {line.place.workload: line for line in lines if line.place.system == "stock"}
+    of = {
+        line.place.workload: line
+        for line in lines
+        if (line.place.system, line.place.device) == ("stock", DEVICE)
+    }
     if not {"random", FSTAT} <= of.keys():
         return []
     plain, asked = of["random"], of[FSTAT]
@@ -33,7 +38,7 @@ def slowed(lines: Sequence[Line]) -> list[Part]:
 
 FULL = Axes(
     title="4 KiB random overwrite + fsync, 4 MiB file, every request 100 us",
-    devices=("uniform-100us",),
+    devices=(DEVICE,),
     systems=FIVE,
     workloads=fio.workloads(("random", FSTAT), file_mib=4),
 )

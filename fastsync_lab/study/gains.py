@@ -130,8 +130,11 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
 
 
 def losses(results: Sequence[Result]) -> list[str]:
-    """What is slower than on stock, by more than runs differ; each on the device that is worst."""
-    worst: dict[str, tuple[float, str]] = {}
+    """What is slower than on stock, by more than runs differ; each on the device that is worst.
+
+    Two studies may have workloads of one name.
+    """
+    worst: dict[tuple[str, str], tuple[float, str]] = {}
     for result in of_now(results):
         of_system = {(x.place.name, x.place.scheduler, x.place.system): x for x in result.lines}
         for (name, scheduler, system), ours in of_system.items():
@@ -140,10 +143,14 @@ def losses(results: Sequence[Result]) -> list[str]:
                 continue
             found = Pair(stock, ours).times
             slower = found.median + found.spread < SLOWER
-            if slower and found.median < worst.get(name, (SLOWER, ""))[0]:
-                worst[name] = found.median, result.device
-    named = [f"{name} ({times:.3f}× on `{device}`)" for name, (times, device) in worst.items()]
-    return [f"Slower than on stock: {', '.join(named)}."] if named else []
+            one = result.study, name
+            if slower and found.median < worst.get(one, (SLOWER, ""))[0]:
+                worst[one] = found.median, result.device
+    named = [
+        f"`{study}` {name} ({times:.3f}× on `{device}`)"
+        for (study, name), (times, device) in worst.items()
+    ]
+    return [f"Slower than on stock, by study and workload: {', '.join(named)}."] if named else []
 
 
 def beside_peer(results: Sequence[Result]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from fastsync_lab.host.age import age
 from fastsync_lab.host.build import OURS, source_digest
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.host.paths import repo_root, results_dir, write_json
+from fastsync_lab.host.paths import claim, repo_root, results_dir, write_json
 from fastsync_lab.study.documents import write_block
 from fastsync_lab.study.grid import Part as Paragraph
 from fastsync_lab.study.grid import in_markdown
@@ -16,6 +16,7 @@ from fastsync_lab.study.rows import series_name
 
 DOCUMENT = "docs/reliability.md"
 README = "README.md"
+PARTIAL = ".partial.json"  # what is finished of an interrupted run
 
 Part = TypeVar("Part")
 Result = Mapping[str, Any]
@@ -24,8 +25,9 @@ Result = Mapping[str, Any]
 class Keeper(Generic[Part]):
     """Keeps parts in `path`'s *.partial.json until the run is whole, and takes them up again.
 
-    `make` makes a result of parts, `load` the parts of a result. Parts are taken up only where
-    all keys of a result that `same` names are what they would be now.
+    There is one of a path at a time: another raises FastsyncError. `make` makes a result of parts,
+    `load` the parts of a result. Parts are taken up only where all keys of a result that `same`
+    names are what they would be now.
     """
 
     def __init__(
@@ -36,7 +38,8 @@ class Keeper(Generic[Part]):
         same: Sequence[str],
     ) -> None:
         self._path = path
-        self._partial = path.with_suffix(".partial.json")
+        self._partial = path.with_suffix(PARTIAL)
+        self._claim = claim(path)
         self._make = make
         self.parts: list[Part] = self._kept(load, same)
 
@@ -59,6 +62,7 @@ class Keeper(Generic[Part]):
         """All are; where the result lies."""
         write_json(self._path, self._make(self.parts))
         self._partial.unlink(missing_ok=True)
+        self._claim.close()
         return self._path
 
 
@@ -67,6 +71,12 @@ def tables_of(
 ) -> list[Paragraph]:
     """What documents show of some results, one beneath the other."""
     return [part for result in results for part in parts(result)]
+
+
+def result_files(pattern: str) -> list[Path]:
+    """The results of this pattern, by name; none of interrupted runs."""
+    paths = sorted(results_dir().glob(f"{pattern}.json"))
+    return [path for path in paths if not path.name.endswith(PARTIAL)]
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
@@ -106,8 +116,7 @@ def age_of(result: Result) -> str:
 
 def whole_results(kind: str) -> list[Result]:
     """The results of whole runs with our modules: results/KIND-SERIES.json."""
-    paths = results_dir().glob(f"{kind}-*.json")
-    results = read_results(path for path in paths if "quick" not in path.name)
+    results = read_results(path for path in result_files(f"{kind}-*") if "quick" not in path.name)
     return [one for one in results if one.get("complete") and one.get("modules") == OURS]
 
 

@@ -18,9 +18,10 @@ from fastsync_lab.machine.processor import (
     load_processor,
     models_cpu,
 )
-from fastsync_lab.machine.qemu import SCRIPT, qemu_version
+from fastsync_lab.machine.qemu import KERNEL_PARAMETERS, SCRIPT, qemu_version
 from fastsync_lab.machine.trace import TRACE_SH
 from fastsync_lab.study.contract import Cell, Scheduler, Script, Study
+from fastsync_lab.study.reading import reading_digest
 from fastsync_lab.study.store import key_of, stem
 
 CELL_SH = Path(__file__).with_name("cell.sh")
@@ -91,6 +92,7 @@ class Setting:
     modules: Mapping[str, Path]
     programs: Mapping[str, Path]
     images: Mapping[str, RootImage]
+    sources: Mapping[str, str] = field(default_factory=dict)  # digests when modules were built
     processor: Processor = field(default_factory=load_processor)
 
 
@@ -121,7 +123,10 @@ def describe(job: Job, setting: Setting) -> dict[str, Any]:
         "icount_shift": SPEEDS[job.mips],
         "models_cpu": models_cpu(SPEEDS[job.mips]),
         "processor": setting.processor.record,
+        "kernel_parameters": KERNEL_PARAMETERS,
         "setup": study.setup,
+        "traced": study.traced,
+        "reading_sha256": reading_digest(study.read),
         TOOLS: tools_of(job, image),
     }
 

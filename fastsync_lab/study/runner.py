@@ -11,16 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.host.build import (
-    build_modules,
-    build_own_module,
-    build_qasio,
-    source_digest,
-)
+from fastsync_lab.host.build import OURS, build_modules, build_own_module, source_digest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import find_series
-from fastsync_lab.host.paths import write_json
+from fastsync_lab.host.paths import claim, write_json
 from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.host.shares import share_out
 from fastsync_lab.machine.config import VmConfig
@@ -170,9 +165,16 @@ def run_job(
 ) -> Path:
     """Run what is missing of one study on one device; the path of the whole result.
 
-    `stop` is set when another job has failed. Raises FastsyncError when a cell fails; runs
-    finished before are kept.
+    `stop` is set when another job has failed. Raises FastsyncError when a cell fails, or another
+    command is at the same; runs finished before are kept.
     """
+    with claim(partial_path(job.name)):
+        return _run_job(job, setting, stop, report, tally)
+
+
+def _run_job(
+    job: Job, setting: Setting, stop: threading.Event, report: Report, tally: Tally
+) -> Path:
     environment = describe(job, setting)
     kept = kept_runs(job.name, whole=not job.quick)
     records = [cell_record(job, cell, environment) for cell in job.cells]
@@ -185,7 +187,7 @@ def run_job(
         "device": job.profile.name,
         "complete": False,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "source_sha256": source_digest(setting.tree.series, modules_of(environment)),
+        "source_sha256": {name: setting.sources[name] for name in modules_of(environment)},
         "environment": environment,
         "cells": records,
     }
@@ -222,9 +224,9 @@ def run_job(
 def prepare_setting(studies: Sequence[Study[Any]], kernel: str, report: Report) -> Setting:
     """Fetch and build what the guests of these studies need."""
     tree = fetch_kernel(kernel, report=report)
-    modules = {"flashdev": build_own_module("flashdev", tree, report)}
-    if any("qasio" in study.modules for study in studies):
-        modules["qasio"] = build_qasio(tree, report=report)
+    own = dict.fromkeys(name for study in studies for name in study.modules)
+    sources = {name: source_digest(tree.series, name) for name in (OURS, *own)}
+    modules = {name: build_own_module(name, tree, report) for name in ("flashdev", *own)}
     programs = {program.name: program for study in studies for program in study.programs}
     pairs = {x.modules for study in studies for x in (*study.full.systems, *study.quick.systems)}
     with ThreadPoolExecutor(PARALLEL_GUESTS) as pool:
@@ -235,6 +237,7 @@ def prepare_setting(studies: Sequence[Study[Any]], kernel: str, report: Report) 
         modules=modules,
         programs=dict(zip(programs, built, strict=True)),
         images={study.image: root_image(study.image, report=report) for study in studies},
+        sources=sources,
     )
 
 
@@ -254,8 +257,8 @@ def run_studies(
     again, it goes on with what is missing.
     """
     series = find_series(kernel)
-    if any("qasio" in study.modules for study in studies):
-        series.check_qasio()
+    for study in studies:
+        series.check_modules(study.modules)
     jobs = plan(studies, series=series.name, quick=quick, devices=devices, mips=mips)
     setting = prepare_setting(studies, kernel, report)
     stop = threading.Event()

@@ -17,11 +17,10 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import upstream_version
 from fastsync_lab.host.paths import results_dir, write_json
 from fastsync_lab.machine.processor import DEFAULT_MIPS, label, speed
-from fastsync_lab.study.keeper import read_result
+from fastsync_lab.study.keeper import PARTIAL, read_result, result_files
 from fastsync_lab.study.rows import Line, Place, Row, lines_of, machine_name, series_name
 
 FORMAT = 2
-PARTIAL = ".partial.json"
 DIGITS = 6  # behind the point; a nanosecond of a second, a byte of a MiB
 
 
@@ -56,7 +55,8 @@ class Recipe:
 class Result:
     """A whole run of a study on one kernel and device, and what its figures depend on.
 
-    `source_sha256` is the digest of the sources of our modules_of() it; "" of an older result.
+    `sources` are the digests of the sources of our modules_of() it, by module; empty of an older
+    result.
     """
 
     study: str
@@ -67,7 +67,7 @@ class Result:
     rows: tuple[Row, ...]
     date: str = ""
     recipes: Mapping[CellKey, Recipe] = field(default_factory=dict)
-    source_sha256: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def recipe(self, place: Place) -> Recipe:
         """How the cell of a place was made."""
@@ -96,7 +96,8 @@ class Result:
     @cached_property  # all sources are read for it
     def is_old(self) -> bool:
         """Whether its modules are older than those that this tree makes now."""
-        return self.source_sha256 != source_digest(self.series, modules_of(self.environment))
+        now = {name: source_digest(self.series, name) for name in modules_of(self.environment)}
+        return self.sources != now
 
     @property
     def lines(self) -> list[Line]:
@@ -159,8 +160,7 @@ def runs_in(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 def full_results() -> list[Path]:
     """The files of whole full runs."""
-    paths = sorted(results_dir().glob("*-full-*.json"))
-    return [path for path in paths if not path.name.endswith(PARTIAL)]
+    return result_files("*-full-*")
 
 
 def load_result(path: Path) -> Result:
@@ -188,8 +188,14 @@ def parse_result(data: Mapping[str, Any]) -> Result:
         rows=tuple(rows_in(data, kernel)),
         date=data["date"][:10],
         recipes=dict(recipes_in(data)),
-        source_sha256=data.get("source_sha256", ""),
+        sources=sources_in(data),
     )
+
+
+def sources_in(data: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of a result's modules' sources; none where it has one digest of all."""
+    sources = data.get("source_sha256", {})
+    return dict(sources) if isinstance(sources, Mapping) else {}
 
 
 def cell_key(place: Place) -> CellKey:

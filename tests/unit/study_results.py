@@ -63,7 +63,8 @@ def data(
     **environment: Any,
 ) -> dict[str, Any]:
     """A result file, of the modules that this tree makes now."""
-    of_now = source_digest(series_name(kernel), modules_of(ENVIRONMENT | environment))
+    series = series_name(kernel)
+    of_now = {name: source_digest(series, name) for name in modules_of(ENVIRONMENT | environment)}
     release = {"kernel_release": f"{kernel}+deb-amd64", "debian_version": f"{kernel}-1"}
     return {
         "format": 2,

@@ -1,14 +1,19 @@
 """build.py without a kernel or a compiler."""
 
 import dataclasses
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.host import build, shell
+from fastsync_lab.host import glue as overlay
+from fastsync_lab.host.chroot import HERE
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import KernelTree, find_series, load_series, tree_at
+from fastsync_lab.host.progress import silent
 
 
 def fake_tree(root: Path) -> KernelTree:
@@ -45,7 +50,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty repository in place of this one."""
     root = tmp_path / "repo"
     root.mkdir()
-    monkeypatch.setattr(build, "repo_root", lambda: root)
+    monkeypatch.setattr(overlay, "repo_root", lambda: root)
     return root
 
 
@@ -54,7 +59,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_overlay_and_glue_the_sources_are_stock(tmp_path: Path, repo: Path) -> None:
     tree = fake_tree(tmp_path / "tree")
-    build.assemble(tree, tmp_path / "out", stock=False)
+    overlay.assemble(tree, tmp_path / "out", stock=False)
     for file in tree.source_dir.rglob("*.*"):
         copy = tmp_path / "out" / file.relative_to(tree.source_dir)
         assert copy.read_bytes() == file.read_bytes()
@@ -68,7 +73,7 @@ def test_overlay_and_glue_are_added_and_our_files_are_strict(tmp_path: Path, rep
     glue.mkdir(parents=True)
     (glue / "0002-b.patch").write_text(patch_text("line ten", "line X"))
     (glue / "0001-a.patch").write_text(patch_text("line 10", "line ten") + COMPILING)
-    build.assemble(tree, tmp_path / "out", stock=False)
+    overlay.assemble(tree, tmp_path / "out", stock=False)
     ext4 = tmp_path / "out" / "fs" / "ext4"
     assert (ext4 / "super.c").read_text().splitlines()[9] == "line X"
     assert (ext4 / "mtime.c").read_text() == "int x;\n"
@@ -86,7 +91,7 @@ def test_stock_has_neither(tmp_path: Path, repo: Path) -> None:
     tree = fake_tree(tmp_path / "tree")
     (repo / "kernel" / "ext4").mkdir(parents=True)
     (repo / "kernel" / "ext4" / "mtime.c").write_text("int x;\n")
-    build.assemble(tree, tmp_path / "out", stock=True)
+    overlay.assemble(tree, tmp_path / "out", stock=True)
     assert not (tmp_path / "out" / "fs" / "ext4" / "mtime.c").exists()
 
 
@@ -98,7 +103,7 @@ def test_overlay_may_not_replace_a_kernel_file(tmp_path: Path, repo: Path) -> No
     glue.mkdir(parents=True)
     (glue / "0001-a.patch").write_text(COMPILING)
     with pytest.raises(FastsyncError, match=r"kernel/ext4/super\.c would replace"):
-        build.assemble(tree, tmp_path / "out", stock=False)
+        overlay.assemble(tree, tmp_path / "out", stock=False)
 
 
 def test_our_files_come_with_the_patch_that_compiles_them(tmp_path: Path, repo: Path) -> None:
@@ -110,12 +115,12 @@ def test_our_files_come_with_the_patch_that_compiles_them(tmp_path: Path, repo: 
     (glue / "0001-a.patch").write_text(patch_text("line 10", "line X"))
     out = tmp_path / "out"
     with pytest.raises(FastsyncError, match=r"no patch in kernel/glue/6\.12 compiles kernel/ext4$"):
-        build.assemble(tree, tmp_path / "without", stock=False)
+        overlay.assemble(tree, tmp_path / "without", stock=False)
     (glue / "0002-b.patch").write_text(COMPILING)
-    build.copy_stock(tree, out)
+    overlay.copy_stock(tree, out)
     seen = {
         patch.name: (out / "fs" / "ext4" / "mtime.c").exists()
-        for patch in build.apply_glue(tree, out)
+        for patch in overlay.apply_glue(tree, out)
     }
     assert seen == {"0001-a.patch": False, "0002-b.patch": True}
 
@@ -126,7 +131,7 @@ def test_glue_that_does_not_apply_names_patch_file_and_hunk(tmp_path: Path, repo
     glue.mkdir(parents=True)
     (glue / "0001-a.patch").write_text(patch_text("line 99", "line X"))
     with pytest.raises(FastsyncError) as caught:
-        build.assemble(tree, tmp_path / "out", stock=False)
+        overlay.assemble(tree, tmp_path / "out", stock=False)
     assert str(caught.value) == (
         "glue/6.12/0001-a.patch does not apply to linux-source 6.12.117-1~deb12u1: "
         "fs/ext4/super.c, hunk 1 (line 7)"
@@ -142,7 +147,7 @@ def test_glue_for_a_file_that_is_gone_is_one_clear_line(tmp_path: Path, repo: Pa
     with pytest.raises(
         FastsyncError, match=r"0001-a\.patch does not .*: fs/ext4/gone\.c is not there"
     ):
-        build.assemble(tree, tmp_path / "out", stock=False)
+        overlay.assemble(tree, tmp_path / "out", stock=False)
 
 
 def test_failures_in_the_output_of_patch() -> None:
@@ -154,7 +159,7 @@ Hunk #2 FAILED at 123.
 patching file fs/ext4/fsync.c
 Hunk #3 FAILED at 7 (different line endings).
 """
-    assert build.parse_patch_failures(output) == [
+    assert overlay.parse_patch_failures(output) == [
         "fs/ext4/super.c, hunk 2 (line 123)",
         "fs/ext4/fsync.c, hunk 3 (line 7)",
     ]
@@ -197,6 +202,48 @@ def test_fingerprint_changes_with_every_input(tmp_path: Path) -> None:
     assert build.fingerprint(tree, [file]) != first
 
 
+def built(folder: Path, stamp: build.Stamp, wanted: str, text: str) -> list[Path]:
+    """What is there after a build of `wanted` that has left modules of this text."""
+    modules = [folder / "src" / name for name in stamp.names]
+    for module in modules:
+        module.parent.mkdir(exist_ok=True)
+        module.write_text(text)
+    system = build.Kbuild(fake_tree(folder / wanted), HERE)
+    return stamp.write(wanted, build.publish(system, modules, folder))
+
+
+def test_what_a_run_began_with_stays_when_something_else_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "run", lambda argv: shutil.copy(argv[-1], argv[-2]))
+    stamp = build.Stamp(tmp_path / "stamp", ("jbd2.ko", "ext4.ko"))
+    assert stamp.find("a") == []
+    first = built(tmp_path, stamp, "a", "old")
+    assert stamp.find("a") == first and stamp.find("b") == []
+    second = built(tmp_path, stamp, "b", "new")
+    assert stamp.find("b") == second and stamp.find("a") == []
+    assert {file.read_text() for file in first} == {"old"}
+    assert {file.read_text() for file in second} == {"new"}
+    plain = [build.plain_name(file) for file in second]
+    assert plain == [tmp_path / "jbd2.ko", tmp_path / "ext4.ko"]
+    assert {file.read_text() for file in plain} == {"new"}
+    second[0].unlink()
+    assert stamp.find("b") == [], "it is built again"
+
+
+def test_a_few_older_builds_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "run", lambda argv: shutil.copy(argv[-1], argv[-2]))
+    stamp = build.Stamp(tmp_path / "qasio.stamp", ("qasio.ko",))
+    other = built(tmp_path, build.Stamp(tmp_path / "stamp", ("jbd2.ko",)), "other", "x")
+    for number in range(build.BUILDS_KEPT + 3):
+        found = built(tmp_path, stamp, str(number), str(number))
+        os.utime(found[0].parent, (number, number))
+    shutil.rmtree(tmp_path / "src")
+    kept = sorted(int(file.read_text()) for file in tmp_path.glob("*/qasio.ko"))
+    assert kept == list(range(3, build.BUILDS_KEPT + 3))
+    assert other[0].is_file()
+
+
 def test_first_errors_of_a_build_log() -> None:
     log = "  CC [M] error.o\nx.c:1:2: error: no such thing\nmake[1]: *** [x.o] Error 1\nmore\n"
     assert shell.first_errors(log) == "x.c:1:2: error: no such thing | make[1]: *** [x.o] Error 1"
@@ -204,7 +251,7 @@ def test_first_errors_of_a_build_log() -> None:
 
 @pytest.mark.parametrize("series", load_series())
 def test_glue_of_this_tree_is_well_formed(series: str) -> None:
-    for patch in build.glue_patches(series):
+    for patch in overlay.glue_patches(series):
         touched = re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
         assert touched, patch
         assert all(name.startswith(("fs/ext4/", "fs/jbd2/")) for name in touched), patch
@@ -214,4 +261,4 @@ def test_a_kernel_that_qasio_is_not_for_is_refused(tmp_path: Path) -> None:
     tree = tree_at(tmp_path, find_series("6.1"), "6.1.192-2", "6.1.0-56-amd64")
     assert build.own_modules(tree) == ["flashdev"]
     with pytest.raises(UsageError, match=r"^qasio is not for Linux 6\.1, only for 6\.12, 7\.2$"):
-        build.build_qasio(tree)
+        build.build_own_module("qasio", tree, silent)

@@ -13,6 +13,7 @@ from fastsync_lab.crash import summary
 from fastsync_lab.crash.builds import Builds, Recovery
 from fastsync_lab.crash.case import Case, Failure, Outcome, Request
 from fastsync_lab.host.build import ModuleSet
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.grid import in_markdown
@@ -123,7 +124,18 @@ def test_modules_are_those_of_the_beginning(builds: Builds, tmp_path: Path) -> N
     begun.add(outcome())
     kept = json.loads((tmp_path / "crash-x.partial.json").read_text())
     assert kept["modules_sha256"] == before["modules_sha256"]
+    del begun
     assert summary.keeper("x", request, builds).parts == []
+
+
+def test_one_run_at_a_time_writes_a_result(builds: Builds) -> None:
+    request = Request((CASE,), 200)
+    begun = summary.keeper("x", request, builds)
+    with pytest.raises(FastsyncError, match=r"another run is writing crash-x\.json"):
+        summary.keeper("x", request, builds)
+    summary.keeper("y", request, builds)
+    begun.finish()
+    summary.keeper("x", request, builds)
 
 
 def test_another_machine_or_its_modules_begin_anew(builds: Builds, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host import build, shell
+from fastsync_lab.host import build, glue, shell
 from fastsync_lab.host.debug import kernel, races
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import UML, KernelTree, load_series
@@ -291,7 +291,7 @@ def test_only_user_mode_linux_takes_folders_of_another_kernel(
 def test_patches_of_user_mode_linux_leave_all_else_alone(series: str) -> None:
     """What is tested in it is the kernel's own ext4, on the kernel's own block layer and memory."""
     folders = tuple(f"{name}/" for name in kernel.VARIANTS[UML].folders)
-    for patch in build.patches_for(UML, series):
+    for patch in glue.patches_for(UML, series):
         touched = re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
         assert touched and all(name.startswith(folders) for name in touched), patch
 

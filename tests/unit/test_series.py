@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host import build, series, shell
+from fastsync_lab.host import glue as overlay
+from fastsync_lab.host import series, shell
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.series import Changelog, Person
 from tests.unit.test_build import COMPILING, fake_tree, patch_text
@@ -31,7 +32,7 @@ SENDER = Person("S Ender", "s@example.org")
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one file of our own, two patches and a cover letter."""
     root = tmp_path / "repo"
-    for module in (build, series):
+    for module in (overlay, series):
         monkeypatch.setattr(module, "repo_root", lambda: root)
     (root / "kernel" / "ext4").mkdir(parents=True)
     (root / "kernel" / "ext4" / "mtime.c").write_text("int x;\n")
@@ -68,7 +69,7 @@ def test_glue_becomes_a_series_that_git_takes(tmp_path: Path, repo: Path) -> Non
     assert "Signed-off-by" not in first + second
 
     target = tmp_path / "target"
-    build.copy_stock(tree, target)
+    overlay.copy_stock(tree, target)
     who = ["-c", "user.name=x", "-c", "user.email=x@x"]
     shell.run(["git", "init", "--quiet"], cwd=target)
     shell.run(["git", "add", "."], cwd=target)

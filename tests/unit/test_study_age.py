@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host import build
+from fastsync_lab.host import glue
 from fastsync_lab.host.age import age
 from fastsync_lab.host.build import source_digest
 from fastsync_lab.studies import studies
@@ -20,7 +20,7 @@ ALL_OLD = "All of it with modules older than this tree's."
 
 def old(result: Result) -> Result:
     """The same, from before results named the sources of their modules."""
-    return replace(result, source_sha256="")
+    return replace(result, sources={})
 
 
 def test_the_words() -> None:
@@ -42,20 +42,20 @@ def test_the_digest_is_of_the_sources_of_these_modules(
     for name in ("ext4/a.c", "jbd2/b.c", "glue/6.12/c.patch", "glue/7.2/d.patch", "qasio/e.c"):
         (tmp_path / "kernel" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "kernel" / name).write_text("before")
-    monkeypatch.setattr(build, "repo_root", lambda: tmp_path)
-    asked = {"pair": ("fastsync",), "qasio": ("qasio",), "both": ("fastsync", "qasio"), "none": ()}
+    monkeypatch.setattr(glue, "repo_root", lambda: tmp_path)
+    asked = ("fastsync", "qasio")
 
     def digests() -> dict[str, str]:
-        return {name: source_digest("6.12", modules) for name, modules in asked.items()}
+        return {name: source_digest("6.12", name) for name in asked}
 
     before = digests()
-    assert len(set(before.values())) == 4
-    assert source_digest("6.12") == before["pair"] != source_digest("7.2")
+    assert len(set(before.values())) == 2
+    assert source_digest("6.12") == before["fastsync"] != source_digest("7.2")
     for file, changed in {
-        "ext4/a.c": {"pair", "both"},
-        "glue/6.12/c.patch": {"pair", "both"},
+        "ext4/a.c": {"fastsync"},
+        "glue/6.12/c.patch": {"fastsync"},
         "glue/7.2/d.patch": set(),
-        "qasio/e.c": {"qasio", "both"},
+        "qasio/e.c": {"qasio"},
     }.items():
         was = digests()
         (tmp_path / "kernel" / file).write_text("after")
@@ -67,7 +67,7 @@ def test_older_modules_are_named_in_one_sentence() -> None:
     fast, slow = parse_result(overwrite()), parse_result(overwrite(device="ufs"))
     beside = neighbour("6.12.1", 500)
     assert not fast.is_old and old(fast).is_old
-    assert replace(fast, source_sha256=source_digest("7.2")).is_old
+    assert replace(fast, sources={"fastsync": source_digest("7.2")}).is_old
     assert older_modules([]) == older_modules([fast, slow, beside]) == []
     assert older_modules([old(fast), old(beside)]) == [ALL_OLD]
     assert older_modules([old(fast), old(slow), beside]) == [
@@ -95,5 +95,6 @@ def test_every_document_says_it() -> None:
 
 def test_a_result_file_names_the_sources() -> None:
     kept = data([])
-    assert kept.pop("source_sha256") == result([]).source_sha256 == source_digest("6.12")
-    assert parse_result(kept).source_sha256 == ""
+    now = {"fastsync": source_digest("6.12")}
+    assert kept.pop("source_sha256") == result([]).sources == now
+    assert parse_result(kept).sources == parse_result({**kept, "source_sha256": "1"}).sources == {}

@@ -82,7 +82,9 @@ def test_the_readme_names_what_is_slower_than_on_stock_and_where_most() -> None:
             with_ours((1000, 500), kernel="7.2.3"),
         ]
     )
-    assert parts == ["Slower than on stock: random (0.985× on `emmc`)."]
+    assert parts == [
+        "Slower than on stock, by study and workload: `overwrite` random (0.985× on `emmc`)."
+    ]
     assert gains.losses([with_ours((1000, 996)), with_ours((1000, 1200), device="ufs")]) == []
     assert gains.losses([with_ours((10, 9.9))]) and not gains.losses([with_ours((10, 9.9), runs=5)])
     assert "Slower" in in_markdown(parts_of_readme(with_ours((1000, 985))))
@@ -132,8 +134,13 @@ def test_slower_is_what_is_ours_and_has_stock_beside_it() -> None:
     several = slow(("stock", "a", 10.0), ("defer+eager", "a", 9.0),
                    ("stock", "b", 10.0), ("defer+eager", "b", 8.0))  # fmt: skip
     assert gains.losses([several]) == [
-        "Slower than on stock: a (0.900× on `ufs`), b (0.800× on `ufs`)."
+        "Slower than on stock, by study and workload: `overwrite` a (0.900× on `ufs`), "
+        "`overwrite` b (0.800× on `ufs`)."
     ]
+    cells = [cell(name, [speed], workload="a") for name, speed in
+             (("stock", 10.0), ("defer+eager", 7.0))]  # fmt: skip
+    mobile = result(cells, "mobile", device="emmc")
+    assert gains.losses([several, mobile])[0].endswith("`mobile` a (0.700× on `emmc`).")
 
 
 def test_each_gain_has_its_own_range_over_a_peer() -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.device import load_profile
-from fastsync_lab.studies import studies
+from fastsync_lab.studies import fstat, studies
 from fastsync_lab.study import gains
 from fastsync_lab.study.contract import FLASH, HEADLINE_RUNS, Script, Study
 from fastsync_lab.study.filesystems import DEFER_EAGER
+from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.study.plan import Job, bash_of, cell_record
+from tests.unit.study_results import cell, result
 
 EVERY = list(studies())
 
@@ -91,3 +93,12 @@ def test_eager_syncing_is_measured_beside_the_modes(name: str, quick: bool) -> N
 def test_the_headline_is_of_workloads_that_there_are(name: str) -> None:
     workloads = {cell.workload.name for cell in study(name).cells("ufs", quick=False)}
     assert {workload for workload, _ in study(name).headline} <= workloads
+
+
+def test_the_headline_of_fstat_is_of_the_device_that_it_names() -> None:
+    def said(device: str) -> str:
+        cells = [cell("stock", [9.0], workload=name) for name in ("random", fstat.FSTAT)]
+        return in_markdown(fstat.slowed(result(cells, "fstat", device=device).lines))
+
+    assert "every request 100 us" in said(fstat.DEVICE)
+    assert said("emmc") == ""

@@ -10,7 +10,7 @@ import pytest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
-from fastsync_lab.study import figures, pages, plot, show, store
+from fastsync_lab.study import figures, keeper, pages, plot, show
 from fastsync_lab.study.chapters import gaps
 from fastsync_lab.study.documents import marks, replace_block
 from fastsync_lab.study.grid import Grid, in_markdown
@@ -169,7 +169,7 @@ def test_the_report_is_made_of_whole_full_runs_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "results"
-    monkeypatch.setattr(store, "results_dir", lambda: folder)
+    monkeypatch.setattr(keeper, "results_dir", lambda: folder)
     monkeypatch.setattr(pages, "results_dir", lambda: folder)
     monkeypatch.setattr(pages, "repo_root", lambda: tmp_path)
     with pytest.raises(FastsyncError, match="no full result"):

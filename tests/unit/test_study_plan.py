@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab.host.build import ModuleSet, glue_patches
+from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.glue import glue_patches
 from fastsync_lab.host.kernels import KernelTree, load_series
 from fastsync_lab.host.workload import pristine_amalgamation, sqlbench_command
 from fastsync_lab.machine import initramfs
@@ -28,6 +29,7 @@ from fastsync_lab.study.filesystems import (
     STOCK,
     in_mode,
 )
+from fastsync_lab.study.output import read_timed
 from fastsync_lab.study.plan import (
     SECTION,
     Job,
@@ -156,18 +158,23 @@ def make_setting(
 ) -> Setting:
     """What guests share; each file holds its name, or what `contents` says of it."""
 
-    def file(name: str) -> Path:
-        path = folder / name
+    def file(name: str, where: str = "") -> Path:
+        path = folder / (where or name)
+        path.parent.mkdir(exist_ok=True)
         path.write_text(contents.get(name.replace("-", "_").split(".")[0], name))
         return path
 
     image = RootImage(folder, folder, root, PACKAGES)
     tree = KernelTree("6.12", f"{release}-amd64", f"{release}-1", folder, folder, folder, folder)
-    pairs = {x: ModuleSet(x, file(f"{x}_jbd2"), file(f"{x}_ext4")) for x in ("stock", "fastsync")}
+    pairs = {
+        x: ModuleSet(x, *(file(f"{x}_{name}", f"{x}/{name}.ko") for name in ("jbd2", "ext4")))
+        for x in ("stock", "fastsync")
+    }
     programs = {p.name: file(p.name) for one in studies().values() for p in one.programs}
     modules = {name: file(name) for name in ("flashdev", "qasio")}
     images = {one.image: image for one in studies().values()}
-    return Setting(tree, pairs, modules, programs, images)
+    sources = {name: f"sources of {name}" for name in ("fastsync", "qasio")}
+    return Setting(tree, pairs, modules, programs, images, sources)
 
 
 def key(
@@ -262,6 +269,22 @@ def test_a_key_depends_on_what_the_guest_runs_first(
     with (guest / script).open("a") as file:
         file.write("# changed\n")
     assert key(tmp_path) != before
+
+
+def test_a_key_depends_on_how_the_guest_boots_and_how_a_run_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Job(study("overwrite"), "6.12", load_profile("ufs"), quick=True)
+    setting = make_setting(tmp_path)
+
+    def key_with(**changes: Any) -> str:
+        job = replace(first, study=replace(first.study, **changes))
+        found: str = cell_record(job, job.cells[0], describe(job, setting))["key"]
+        return found
+
+    keys = [key_with(), key_with(traced=False), key_with(read=read_timed)]
+    monkeypatch.setattr("fastsync_lab.study.plan.KERNEL_PARAMETERS", ("quiet",))
+    assert len({*keys, key_with()}) == len(keys) + 1
 
 
 def test_a_key_depends_on_the_cell(tmp_path: Path) -> None:

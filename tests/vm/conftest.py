@@ -12,13 +12,14 @@ from fastsync_lab.host.build import (
     ModuleSet,
     build_flashdev,
     build_modules,
-    build_qasio,
+    build_own_module,
     own_modules,
-    upstream_patches,
 )
 from fastsync_lab.host.debug.kernel import debug_kernel
 from fastsync_lab.host.fetch import fetch_kernel
+from fastsync_lab.host.glue import upstream_patches
 from fastsync_lab.host.kernels import KernelTree, load_series
+from fastsync_lab.host.progress import silent
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, load_profile
@@ -206,7 +207,7 @@ def clean_kernel_log(request: pytest.FixtureRequest) -> Iterator[None]:
 def qasio_ko(tree: KernelTree) -> Path:
     if "qasio" not in own_modules(tree):
         pytest.skip(f"qasio is not for Linux {tree.series}")
-    return build_qasio(tree)
+    return build_own_module("qasio", tree, silent)
 
 
 @pytest.fixture(scope="module")

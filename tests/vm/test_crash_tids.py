@@ -17,7 +17,7 @@ from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.crash.layouts import move_ext
 from fastsync_lab.crash.script import BLOCK, Script
 from fastsync_lab.crash.singles import CREATE
-from fastsync_lab.host.build import assemble
+from fastsync_lab.host.glue import assemble
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host.build import ModuleSet, assemble, build_modules
+from fastsync_lab.host.build import ModuleSet, build_modules
+from fastsync_lab.host.glue import assemble
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.vm import Vm

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.host import shell
-from fastsync_lab.host.build import ModuleSet, assemble, kbuild, make_module, upstream_patches
+from fastsync_lab.host.build import ModuleSet, kbuild, make_module
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.glue import assemble, upstream_patches
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.host.progress import silent

@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.host import shell
-from fastsync_lab.host.build import (
-    FILESYSTEMS,
-    assemble,
-    copy_stock,
-    forbid_warnings,
-    overlay_files,
-)
+from fastsync_lab.host.glue import FILESYSTEMS, assemble, copy_stock, forbid_warnings, overlay_files
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.series import write_series

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fastsync_lab.host.build import apply_patch, follow_compiler, patches_for
+from fastsync_lab.host.build import follow_compiler
 from fastsync_lab.host.chroot import place_for
 from fastsync_lab.host.errors import FastsyncError, check_names
 from fastsync_lab.host.fetch import check_source_version, download, fetch_kernel
+from fastsync_lab.host.glue import apply_patch, patches_for
 from fastsync_lab.host.kernels import (
     UML,
     KernelTree,
