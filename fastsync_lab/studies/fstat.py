@@ -12,7 +12,7 @@ from fastsync_lab.study.filesystems import FIVE, FOUR, MODES
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import speed_over
 from fastsync_lab.study.programs import STATWRITE
-from fastsync_lab.study.rows import Line
+from fastsync_lab.study.rows import Line, machines_of
 
 FSTAT = "random, fstat first"
 DEVICE = "uniform-100us"
@@ -29,7 +29,7 @@ def slowed(lines: Sequence[Line]) -> list[Part]:
         return []
     plain, asked = of["random"], of[FSTAT]
     return [
-        f"Linux {lines[0].place.machine}, stock ext4, every request 100 us: with an `fstat()` "
+        f"Linux {machines_of(lines)}, stock ext4, every request 100 us: with an `fstat()` "
         f"before each write {asked.stats['ops_per_s'].text()} operations a second in place of "
         f"{plain.stats['ops_per_s'].text()}, and {asked.stats['kib'].text()} KiB written for each "
         f"in place of {plain.stats['kib'].text()}."

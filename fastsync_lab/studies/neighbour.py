@@ -17,7 +17,7 @@ from fastsync_lab.study.filesystems import FIVE, FOUR, MODES
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import Requirement, Where
 from fastsync_lab.study.programs import NEIGHBOUR
-from fastsync_lab.study.rows import Line, Subjects
+from fastsync_lab.study.rows import Line, Subjects, machines_of
 from fastsync_lab.study.show import pairs_of
 
 PERIOD_US = 1000
@@ -86,7 +86,7 @@ def worst(lines: Sequence[Line]) -> list[Part]:
         for name in ("stock", *MODES)
     }
     return [
-        f"Linux {lines[0].place.machine}: the fsync rate of a file beside a process that calls "
+        f"Linux {machines_of(lines)}: the fsync rate of a file beside a process that calls "
         "`stat()` and writes another file all the time, divided by the rate beside a process that "
         "only writes, on the worst device: "
         f"{', '.join(f'{name} {share:.3f}' for name, share in shares.items())}."

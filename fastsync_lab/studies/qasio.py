@@ -29,7 +29,7 @@ from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.judge import Requirement, Where
 from fastsync_lab.study.output import call_values
 from fastsync_lab.study.programs import WAITBENCH
-from fastsync_lab.study.rows import Line, Subjects, Values
+from fastsync_lab.study.rows import Line, Subjects, Values, machines_of
 
 BASE, NAME = "mq-deadline", "qasio"
 WAITS = "/sys/kernel/debug/qasio/waits"
@@ -247,7 +247,7 @@ def headline(lines: Sequence[Line]) -> list[Part]:
     if not table:
         return []
     says = (
-        f"Linux {lines[0].place.machine}: p99 / max latency in ms; *writer* is the throughput of "
+        f"Linux {machines_of(lines)}: p99 / max latency in ms; *writer* is the throughput of "
         f"the process that writes, divided by that under {BASE}:"
     )
     return [says, Grid(head, table, texts=3)]

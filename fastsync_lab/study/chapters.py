@@ -21,7 +21,7 @@ from fastsync_lab.study.pages import (
     lines_in,
     study_parts,
 )
-from fastsync_lab.study.rows import Line
+from fastsync_lab.study.rows import Line, machines_of
 from fastsync_lab.study.show import (
     Studies,
     environments,
@@ -123,7 +123,7 @@ def on_kernel(study: Study[Any], results: Sequence[Result], studies: Studies) ->
     first = results[0]
     judged = verdicts(studies, lines)
     parts = [
-        element("h3", f"Linux {first.machine} ({count(lines)})"),
+        element("h3", f"Linux {machines_of(lines)} ({count(lines)})"),
         figures_html(figures_of(study, lines)),
         folded("Tables", parts_of(study_parts(study, results))),
         all_figures(study, results),

@@ -17,6 +17,7 @@ from fastsync_lab.study.rows import (
     Place,
     Stat,
     is_sweep,
+    machines_of,
     place_in,
     sweeps,
 )
@@ -379,6 +380,6 @@ def overview(studies: Mapping[str, Study[Any]], lines: Sequence[Line]) -> Figure
     if not groups:
         return None
     title = "Speed on several devices" if several else f"On {lines[0].place.device}"
-    kernel = f"Linux {lines[0].place.machine}"
+    kernel = f"Linux {machines_of(lines)}"
     reference = (1.0, FDATASYNC)
     return Figure("speed", "overview", title, kernel, SPEED_AXIS, groups, reference=reference)

@@ -9,7 +9,7 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.contract import Study
 from fastsync_lab.study.figures import DEVICES, Bar, Figure
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.rows import Line, Stat
+from fastsync_lab.study.rows import Line, Stat, machines_of
 from fastsync_lab.study.show import environments, older_modules, ratio
 from fastsync_lab.study.store import Result
 
@@ -195,8 +195,9 @@ def picture(results: Sequence[Result]) -> Figure | None:
         times = pair.times
         text = f"{times.as_ratio} ({pair.rates}/s)"
         groups.setdefault(device, []).append(Bar(OURS, one.what, {"": times.median}, text))
+    kernel = f"Linux {machines_of(x for one in shown(results) for x in one.lines)}"
     return Figure(
-        *("speed", "gains", "fsync with fastsync", f"Linux {shown(results)[0].machine}"),
+        *("speed", "gains", "fsync with fastsync", kernel),
         "times the speed of stock ext4",
         groups,
         reference=(1.0, "stock ext4"),

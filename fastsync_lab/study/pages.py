@@ -16,7 +16,7 @@ from fastsync_lab.study.figures import DEVICES, Figure, figures_of
 from fastsync_lab.study.gains import gain_parts, picture
 from fastsync_lab.study.grid import Grid, Part, in_markdown, markdown
 from fastsync_lab.study.plot import write_png
-from fastsync_lab.study.rows import Line, is_sweep, machine_name, place_in
+from fastsync_lab.study.rows import Line, is_sweep, machine_name, machines_of, place_in
 from fastsync_lab.study.show import (
     Studies,
     beside_grid,
@@ -229,7 +229,7 @@ def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> li
         parts += [f"## Linux {machine}", *environments(found), *describe_builds(found)]
         parts += older_modules(found)
         for name, mine in by_study(found).items():
-            parts.append(f"### Linux {mine[0].machine}: {title_of(mine)}")
+            parts.append(f"### Linux {machines_of(lines_in(mine))}: {title_of(mine)}")
             parts += embedded(studies[name], lines_in(mine))
             parts += study_parts(studies[name], mine)
         parts.append(f"### Linux {machine}: {reached(judged)} are met")

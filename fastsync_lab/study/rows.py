@@ -254,6 +254,11 @@ def machine_name(kernel: str, processor: str) -> str:
     return f"{kernel}, {processor}" if processor else kernel
 
 
+def machines_of(lines: Iterable["Line"]) -> str:
+    """What ran the guests of several figures: kernels of one series may be of several versions."""
+    return ", ".join(dict.fromkeys(line.place.machine for line in lines))
+
+
 def place_in(name: str, order: Sequence[str]) -> tuple[int, str]:
     """Sorts the names in `order` as they stand there, others after them by the alphabet."""
     return (order.index(name) if name in order else len(order), name)

@@ -24,6 +24,7 @@ from tests.unit.study_results import (
     result,
     scheduled,
     sweep,
+    with_ours,
 )
 
 RESULTS, QASIO = pages.PAGES
@@ -58,6 +59,12 @@ def test_what_comes_first_has_the_headline_of_each_kernel() -> None:
     assert "targets are met. Not measured yet: fstat, sqlite, files," in text
     order = ("(medians of 1 to 3 runs)", "PERSIST", "worst device:", "SQLite 3.50.4")
     assert sorted(order, key=text.index) == list(order)
+
+
+def test_a_table_of_two_versions_of_a_series_names_both() -> None:
+    results = [parse_result(overwrite()), with_ours((1, 2), kernel="6.12.2", device="ufs")]
+    heads = [line for line in page(RESULTS, results).splitlines() if line.startswith("### ")]
+    assert heads[0].startswith("### Linux 6.12.1, 6.12.2: 4 KiB overwrite")
 
 
 def test_a_kernel_without_results_is_named_and_no_failure() -> None:
