@@ -24,7 +24,6 @@ from tests.unit.study_results import (
     result,
     scheduled,
     sweep,
-    with_ours,
 )
 
 RESULTS, QASIO = pages.PAGES
@@ -62,7 +61,8 @@ def test_what_comes_first_has_the_headline_of_each_kernel() -> None:
 
 
 def test_a_table_of_two_versions_of_a_series_names_both() -> None:
-    results = [parse_result(overwrite()), with_ours((1, 2), kernel="6.12.2", device="ufs")]
+    other = parse_result({**overwrite(debian_version="6.12.2-1"), "device": "ufs"})
+    results = [parse_result(overwrite()), other]
     heads = [line for line in page(RESULTS, results).splitlines() if line.startswith("### ")]
     assert heads[0].startswith("### Linux 6.12.1, 6.12.2: 4 KiB overwrite")
 
