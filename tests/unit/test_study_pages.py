@@ -64,7 +64,7 @@ def test_a_table_of_two_versions_of_a_series_names_both() -> None:
     other = parse_result({**overwrite(debian_version="6.12.2-1"), "device": "ufs"})
     results = [parse_result(overwrite()), other]
     heads = [line for line in page(RESULTS, results).splitlines() if line.startswith("### ")]
-    assert heads[0].startswith("### Linux 6.12.1, 6.12.2: 4 KiB overwrite")
+    assert heads[0].startswith("### Linux 6.12.2, 6.12.1: 4 KiB overwrite")
 
 
 def test_a_kernel_without_results_is_named_and_no_failure() -> None:
