@@ -1,16 +1,17 @@
 """The modelled flash devices: profiles of kernel/flashdev, and what a request to one should cost.
 
-A profile is a file in profiles/: a description, the driver's parameters, and for each parameter the
-source of its number. docs/device-model.md explains the model.
+A profile is a file in profiles/: what it is, where it stands in tables, the driver's parameters,
+and for each parameter the source of its number. docs/device-model.md explains the model.
 """
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.errors import FastsyncError, check_names
 
 PROFILE_DIR = Path(__file__).parent / "profiles"
 NS_PER_S = 1_000_000_000
@@ -31,6 +32,8 @@ PARAMETER_RANGES: Mapping[str, tuple[int, int]] = {
 CAPACITY_MIB_RANGE = (1, 1 << 20)
 DEVICES_RANGE = (1, 8)
 PARAMETERS = (*PARAMETER_RANGES, "volatile_cache")
+SHOWN = ("description", "about", "rank", "real")
+RANK_RANGE = (1, 99)
 
 RequestKind = Literal["read", "write", "random-write", "fua-write", "flush", "discard"]
 
@@ -41,10 +44,15 @@ class DeviceProfile:
 
     Times are ns, bandwidths MiB/s (0: no limit), `queue_depth` requests. `random_write_ns` and
     `fua_ns` come on top of `write_ns`. `sources` says for each parameter where its number is from.
+    `about` is the description in a few words, `rank` its place in tables, from 1. `real`: there are
+    such devices.
     """
 
     name: str
     description: str
+    about: str
+    rank: int
+    real: bool
     read_ns: int
     write_ns: int
     random_write_ns: int
@@ -110,15 +118,27 @@ def check_range(name: str, value: object, allowed: tuple[int, int]) -> int:
 
 
 def profile_names() -> list[str]:
-    """The names that load_profile takes, sorted."""
-    return sorted(path.stem for path in PROFILE_DIR.glob("*.toml"))
+    """The names that load_profile takes, as they stand in tables."""
+    return [profile.name for profile in _profiles()]
+
+
+def real_profiles() -> tuple[str, ...]:
+    """Those of devices that there are."""
+    return tuple(profile.name for profile in _profiles() if profile.real)
+
+
+@cache
+def _profiles() -> list[DeviceProfile]:
+    names = sorted(path.stem for path in PROFILE_DIR.glob("*.toml"))
+    return sorted(map(load_profile, names), key=lambda profile: profile.rank)
 
 
 def load_profile(name: str) -> DeviceProfile:
-    """The profile of that name. Raises FastsyncError if there is none, or if its file is wrong."""
-    names = profile_names()
-    if name not in names:
-        raise FastsyncError(f"no device profile {name!r}; there are: {', '.join(names)}")
+    """The profile of that name.
+
+    Raises UsageError if there is none, FastsyncError if its file is wrong.
+    """
+    check_names("device profile", [name], sorted(path.stem for path in PROFILE_DIR.glob("*.toml")))
     return parse_profile(name, (PROFILE_DIR / f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -135,7 +155,7 @@ def parse_profile(name: str, text: str) -> DeviceProfile:
 
 
 def _profile_from(name: str, data: Mapping[str, object]) -> DeviceProfile:
-    _check_keys("the profile", data, ("description", "parameters", "sources"))
+    _check_keys("the profile", data, (*SHOWN, "parameters", "sources"))
     parameters = _table(data, "parameters")
     sources = _table(data, "sources")
     _check_keys("parameters", parameters, PARAMETERS)
@@ -143,13 +163,13 @@ def _profile_from(name: str, data: Mapping[str, object]) -> DeviceProfile:
     numbers = {
         key: check_range(key, parameters[key], allowed) for key, allowed in PARAMETER_RANGES.items()
     }
-    volatile_cache = parameters["volatile_cache"]
-    if not isinstance(volatile_cache, bool):
-        raise FastsyncError(f"volatile_cache = {volatile_cache!r}: allowed are true and false")
     return DeviceProfile(
         name=name,
         description=_text("description", data["description"]),
-        volatile_cache=volatile_cache,
+        about=_text("about", data["about"]),
+        rank=check_range("rank", data["rank"], RANK_RANGE),
+        real=_truth("real", data["real"]),
+        volatile_cache=_truth("volatile_cache", parameters["volatile_cache"]),
         sources={key: _text(f"sources.{key}", sources[key]) for key in PARAMETERS},
         **numbers,
     )
@@ -167,6 +187,12 @@ def _table(data: Mapping[str, object], key: str) -> Mapping[str, object]:
     if not isinstance(table, dict):
         raise FastsyncError(f"{key} has to be a table")
     return table
+
+
+def _truth(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise FastsyncError(f"{key} = {value!r}: allowed are true and false")
+    return value
 
 
 def _text(key: str, value: object) -> str:

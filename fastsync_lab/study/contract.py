@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from fastsync_lab.host.progress import Report
+from fastsync_lab.machine.device import real_profiles
 from fastsync_lab.machine.image import DEFAULT
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.judge import Requirement
 from fastsync_lab.study.rows import Line, Subjects, check_metrics
 
 STOCK, FASTSYNC = "stock", "fastsync"
-FLASH = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp")  # profiles of real devices
+FLASH = real_profiles()
 HEADLINE_RUNS = 5  # in a full run, of a cell whose figures a reader sees first
 
 

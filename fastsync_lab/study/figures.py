@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fastsync_lab.machine.device import profile_names
 from fastsync_lab.study.contract import SPEED_BESIDE, Study
 from fastsync_lab.study.judge import LABELS
 from fastsync_lab.study.rows import (
@@ -24,7 +25,7 @@ from fastsync_lab.study.rows import (
 from fastsync_lab.study.show import Group, grouped, label, pairs_of
 
 # In a reader's order; others come after them.
-DEVICES = ("emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us")
+DEVICES = profile_names()
 MAIN = SPEED_BESIDE.names
 SHORT = (*MAIN, "defer+eager")  # what a short run's picture has
 CLASS_LABELS = dict(

@@ -18,8 +18,6 @@ BASE, OURS, PEER = "stock", "defer+eager", "f2fs"
 METRIC = "ops_per_s"
 NOT_YET = "not measured yet"
 NOT_ASKED = "–"  # the study does not take the device
-# Where the beginning of the profile's description says too little.
-ABOUT = {"uniform-100us": "every request takes 100 µs (no real device)"}
 Studies = Mapping[str, Study[Any]]
 
 
@@ -110,11 +108,6 @@ def pairs_of(results: Sequence[Result], base: str = BASE) -> Pairs:
     return found
 
 
-def about(device: str) -> str:
-    """What a device is, in a few words: the description in its profile up to the details."""
-    return ABOUT.get(device) or load_profile(device).description.split(":")[0].split(" (")[0]
-
-
 def gains(pairs: Pairs, studies: Studies) -> Grid:
     """A row for each device."""
     lines = []
@@ -125,7 +118,7 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
                 cells.append(f"{pair.rates} (**{pair.times.as_ratio}×**)")
             else:
                 cells.append(NOT_YET if device in studies[one.study].full.devices else NOT_ASKED)
-        lines.append([f"`{device}`: {about(device)}", *cells])
+        lines.append([f"`{device}`: {load_profile(device).about}", *cells])
     return Grid(["device", *(one.what for one in SHOWN)], lines, texts=1)
 
 

@@ -30,7 +30,7 @@ WBT_ON_US, WBT_OFF_US = 2000, 0  # the kernel's default for flash; none
 # Of an environment, for a reader: in no key.
 TOOLS = "tools"
 WORDS = (TOOLS, "models_cpu")
-WORDS_OF_DEVICE = ("description", "sources")
+WORDS_OF_DEVICE = ("description", "about", "rank", "real", "sources")
 MAKERS = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs", "f2fs": "f2fs-tools"}
 DEFAULT_MAX_SECTORS = 0  # what the kernel takes for its default
 

@@ -13,10 +13,11 @@ from fastsync_lab.machine.device import (
     load_profile,
     parse_profile,
     profile_names,
+    real_profiles,
     transfer_ns,
 )
 
-ALL = ["emmc", "nvme", "nvme-plp", "sata-ssd", "ufs", "uniform-100us"]
+ALL = ["emmc", "ufs", "sata-ssd", "nvme", "nvme-plp", "uniform-100us"]
 TICK_NS = 4_000_000  # HZ=250
 
 
@@ -44,13 +45,14 @@ def text_of(name: str) -> str:
 
 def test_names() -> None:
     assert profile_names() == ALL
+    assert real_profiles() == tuple(ALL[:-1])
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_shipped_profile(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
-    assert profile.description
+    assert profile.description and 10 < len(profile.about) < 50
     assert set(profile.sources) == set(PARAMETERS)
     parameters = profile.module_parameters(64)
     others = ["capacity_mib", "devices", "lose_cache_on_failed_flush"]
@@ -136,7 +138,7 @@ def test_where_stock_commits_on_most_calls() -> None:
 
 
 def test_unknown_name_lists_the_names() -> None:
-    with pytest.raises(FastsyncError, match=r"no device profile 'floppy'; there are: emmc, nvme,"):
+    with pytest.raises(FastsyncError, match=r"no device profile 'floppy': allowed are emmc, nvme,"):
         load_profile("floppy")
 
 
@@ -149,6 +151,8 @@ def test_unknown_name_lists_the_names() -> None:
         (r"write_ns = .*", "write_ns = 1.5", "write_ns = 1.5: allowed is an integer"),
         (r"write_ns = .*", "write_ns = true", "write_ns = True: allowed is an integer"),
         (r"volatile_cache = .*", "volatile_cache = 1", "volatile_cache = 1: allowed are true and"),
+        (r"real = .*", "real = 0", "real = 0: allowed are true and false"),
+        (r"rank = .*", "", "the profile lacks rank"),
         (r"fua_ns = .*", "fua_ns = 1\nspeed = 2", "parameters has unknown speed; known: read_ns"),
         (r"description = .*", "description = 5", "description has to be a text"),
         (r"\[sources\](.|\n)*", "[sources]", "sources lacks read_ns, write_ns"),

@@ -106,13 +106,6 @@ def test_the_readme_has_a_picture_of_what_a_user_gains() -> None:
     )
 
 
-def test_the_readme_says_in_a_few_words_what_a_device_is() -> None:
-    assert gains.about("uniform-100us") == "every request takes 100 µs (no real device)"
-    others = [gains.about(name) for name in figures.DEVICES if name != "uniform-100us"]
-    assert others[2] == "Consumer SATA SSD"
-    assert not [text for text in others if ":" in text or "(" in text]
-
-
 def test_the_readme_has_a_column_for_each_gain() -> None:
     grid = gains.gains({}, studies())
     assert (grid.head[:2], grid.texts) == (["device", "4 KiB write"], 1)
