@@ -111,16 +111,19 @@ static void check_size(void)
 		errx(3, "the size is %lld, should be %lld", (long long)st.st_size, model.size);
 }
 
-/* A range inside the file, of whole blocks if align says so; 0 if there is none. */
+/*
+ * A range inside the file, of whole blocks if align says so; 0 if there is none.
+ * Most are short, some long enough to make a folio of many blocks.
+ */
 static size_t draw_range(off_t *offset, long long limit, int align)
 {
-	size_t unit = align ? BLOCK : 1, length;
+	size_t unit = align ? BLOCK : 1, length, most = draw(4) ? 8 * BLOCK : MAX_SIZE;
 
 	if (limit < (long long)unit)
 		return 0;
 	*offset = draw(limit / unit) * unit;
 	length = (1 + draw((limit - *offset) / unit)) * unit;
-	return length > 8 * BLOCK ? 8 * BLOCK : length;
+	return length > most ? most : length;
 }
 
 static void fill(off_t offset, size_t length)
