@@ -33,7 +33,7 @@ def xfstests(
         float,
         typer.Option(
             metavar="SECONDS",
-            help="Of a test, in seconds of the host's processor; then it hangs.",
+            help="Of a test, in seconds of the host's processor; one that takes longer hangs.",
             min=1,
         ),
     ] = LIMIT_S,
@@ -44,11 +44,12 @@ def xfstests(
         ),
     ] = None,
 ) -> None:
-    """Run xfstests, the file systems' own test suite, and tell what only stock ext4 passes.
+    """Run xfstests, the file systems' own test suite, and tell what ours does worse than stock.
 
     The suite is compiled from a copy, and its tests run on flash devices. What differs from stock
-    is run once more on both. An interrupted run goes on where it stopped; results of other modules,
-    another kernel or another checkout do not count. docs/reliability.md has the details.
+    is run again on both; the exit status is 1 if ours fails otherwise than stock. An interrupted
+    run goes on where it stopped; results of other modules, or from another setting, do not count.
+    docs/reliability.md has the details.
     """
     check_kernel(kernel, stock=False)
     asked = request(tree, tests or [], mode, kernel)

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.host.build import source_digest
 from fastsync_lab.host.kernels import find_series
 from fastsync_lab.host.options import CONTROL
-from fastsync_lab.host.paths import build_dir, results_dir
+from fastsync_lab.host.paths import build_dir, claim, results_dir
 from fastsync_lab.host.progress import Report, Tally
 from fastsync_lab.xfstests.results import NOT_RUN, PASS, Run, Store, still_to_run
 from fastsync_lab.xfstests.run import Machine, Setting, Work, make_setting, run_all
@@ -55,13 +54,9 @@ def left_dir(series: str) -> Path:
 
 def store_of(setting: Setting, modes: Sequence[str], limit_s: float) -> Store:
     """The results of these modes that still hold."""
-    about = {
-        "kernel_release": setting.tree.release,
-        "tree_commit": setting.suite.commit,
-        "source_sha256": source_digest(setting.tree.series),
-    }
-    path = result_path(setting.tree.series)
-    return Store(path, {mode: setting.key(mode) for mode in modes}, about, limit_s)
+    about = {"kernel_release": setting.tree.release, "tree_commit": setting.suite.commit}
+    keys = {mode: setting.key(mode) for mode in modes}
+    return Store(result_path(setting.tree.series), keys, setting.source, about, limit_s)
 
 
 def run(
@@ -69,25 +64,28 @@ def run(
 ) -> tuple[Store, list[tuple[str, str, Path]]]:
     """Run what is not known yet. The results, and what did not pass now: mode, test, what it left.
 
-    There are `jobs` guests at a time, by default as many as there are processors.
-    Raises FastsyncError when something cannot be built, or a test cannot be run at all.
+    There are `jobs` guests at a time, by default as many as there are processors. Raises
+    FastsyncError when something cannot be built, a test cannot be run at all, or another run on the
+    same kernel is under way.
     """
-    setting = make_setting(asked.suite, kernel, report)
-    store = store_of(setting, asked.modes, limit_s)
-    left = left_dir(setting.tree.series)
-    failed = []
+    series = find_series(kernel).name
+    left = left_dir(series)
+    failed: dict[tuple[str, str, Path], None] = {}
 
     def finished(mode: str, test: str, one: Run) -> None:
         if one.verdict not in (PASS, NOT_RUN):
-            failed.append((mode, test, left / mode / test.replace("/", "-")))
+            failed[mode, test, left / mode / test.replace("/", "-")] = None
 
-    todo = len(still_to_run(store.runs, asked.tests, asked.modes))
-    work = Work(store, asked.modes, limit_s, Tally(todo, "runs", report), finished)
-    machines = [Machine(setting, left, report) for _ in range(jobs or os.cpu_count() or 1)]
-    run_all(work, machines, asked.tests)
-    if not store.finish():
-        report(
-            f"{result_path(setting.tree.series).name} has more tests, of other modules: it stays "
-            "until these have been run, too"
-        )
-    return store, failed
+    with claim(result_path(series)):
+        setting = make_setting(asked.suite, kernel, report)
+        store = store_of(setting, asked.modes, limit_s)
+        todo = len(still_to_run(store.runs, asked.tests, asked.modes))
+        work = Work(store, asked.modes, limit_s, Tally(todo, "runs", report), finished)
+        machines = [Machine(setting, left, report) for _ in range(jobs or os.cpu_count() or 1)]
+        run_all(work, machines, asked.tests)
+        if not store.finish():
+            report(
+                f"{result_path(series).name} has more tests, run otherwise: it stays until these "
+                "have been run again, too"
+            )
+    return store, list(failed)

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,27 +10,37 @@ from pathlib import Path
 
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError, TimeLimitError
+from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import mode_options
 from fastsync_lab.machine.device import load_profile
+from fastsync_lab.machine.initramfs import guest_scripts
+from fastsync_lab.machine.uml import KERNEL_PARAMETERS
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.xfstests.results import DIED, FAIL, NOT_RUN, PASS, Run, hung
+from fastsync_lab.xfstests.results import (
+    DIED,
+    FAIL,
+    FILE_SYSTEM,
+    KERNEL_LOG,
+    NOT_RUN,
+    PASS,
+    Run,
+    hung,
+)
 
 PROFILE = "nvme"
 DEVICES = 3
 CAPACITY_MIB = 4096  # of each; what is written to takes memory
 MEMORY_MIB = 6144
-MACHINE = (
-    f"User-Mode Linux, {MEMORY_MIB} MiB, {DEVICES} devices of {CAPACITY_MIB} MiB, {PROFILE}, "
-    "real time"
-)
+MACHINE = f"User-Mode Linux, {MEMORY_MIB} MiB, {' '.join(KERNEL_PARAMETERS)}"
+SCRIPT = "uml.sh"  # what init and the agent of such a guest have for its machine
 PREPARE_LIMIT_S = 240
 FUNCTIONS = Path(__file__).with_name("guest.sh")
 # What the suite says when something went wrong, and what we call it.
 REASONS = (
     ("output", re.compile(r"output mismatch")),
     ("status", re.compile(r"\[failed, exit status")),
-    ("kernel log", re.compile(r"_check_dmesg: something found")),
-    ("file system", re.compile(r"is inconsistent")),
+    (KERNEL_LOG, re.compile(r"_check_dmesg: something found")),
+    (FILE_SYSTEM, re.compile(r"is inconsistent")),
 )
 
 
@@ -64,6 +75,16 @@ def mount_options(mode: str) -> str:
     return f"-o {options}" if options else ""
 
 
+def device_numbers() -> str:
+    """The numbers of the devices, as their driver takes them."""
+    return " ".join(load_profile(PROFILE).module_parameters(CAPACITY_MIB, devices=DEVICES))
+
+
+def scripts_digest() -> str:
+    """A hash of what the lab runs in the guest; FUNCTIONS has the suite's configuration."""
+    return files_digest([FUNCTIONS, *guest_scripts(SCRIPT).values()])
+
+
 @dataclass
 class Guest:
     """A booted machine with the suite in it."""
@@ -76,7 +97,7 @@ class Guest:
         """Load the modules of a mode, and make everything anew for it."""
         if mode == self.mode:
             return
-        self._call("umount -q $scratch_dir $test_dir; true")
+        self._call("unmount")
         self.vm.use_filesystem(modules)
         self._call(f"configure {shlex.quote(mount_options(mode))}")
         self.mode = mode
@@ -118,7 +139,8 @@ class Guest:
     def _lost(self, test: str, run: Run, error: FastsyncError) -> Run:
         """The guest has gone; what its console said is kept."""
         place = self.vm.out_dir / self._left(test)
-        place.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
         (place / "error").write_text(f"{error}\n")
         return run
 

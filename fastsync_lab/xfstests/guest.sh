@@ -21,12 +21,15 @@ install_suite() {
 	echo 1 >/proc/sys/kernel/printk
 }
 
+# Unmounts what is mounted of the devices.
+unmount() {
+	umount -q "$scratch_dir" "$test_dir" || true
+}
+
 # Makes the test device's file system anew and writes the suite's configuration; $1: mount options.
 configure() {
 	local test_device scratch_device log_device
 	read -r test_device scratch_device log_device <<<"$FASTSYNC_DEVS"
-	umount -q "$scratch_dir"
-	umount -q "$test_dir"
 	mkfs.ext4 -q -F "$test_device" || return
 	rm -rf "$suite/results"
 	cat >"$suite/local.config" <<-END
@@ -40,10 +43,11 @@ configure() {
 }
 
 # Starts the suite on these tests, with a keyring, which a login would have made and tests of
-# encryption add keys to. What it says goes to $said; the last line begins with "Ended:".
+# encryption add keys to. What it says goes to $said; the last line begins with "Ended:". What it
+# said before is gone at once, or await_test could take it for its answer.
 begin_tests() {
 	rm -rf "$suite/results"
-	cd "$suite" || return
+	cd "$suite" && : >"$said" || return
 	{
 		keyctl session - ./check --exact-order "$@"
 		printf '\nEnded: %d\n' $?
@@ -58,9 +62,9 @@ await_test() {
 	cat "$said"
 }
 
-# Keeps what the test $1 has left in the folder $2.
+# Keeps what the test $1 has left in the folder $2, in place of what it left before.
 keep_left() {
-	mkdir -p "$2" || return
+	rm -rf "$2" && mkdir -p "$2" || return
 	cp "$suite/results/$1".* "$2/" 2>/dev/null
 	dmesg >"$2/dmesg"
 }

@@ -28,15 +28,19 @@ FLAKY = "flaky"
 VARIES = "varies on ours only"
 OPEN = "not known yet"
 
-# So often is run what differs from stock, and what stock always passes and ours now and then.
+# So often is run what differs from stock, and what fails now and then as it never does on stock.
 TWICE, MOST_RUNS = 2, 5
+# Why a test failed. These two are a difference where stock fails as well, but never for them.
+KERNEL_LOG, FILE_SYSTEM = "kernel log", "file system"
+GRAVE = {KERNEL_LOG, FILE_SYSTEM}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A test was run: its verdict, the seconds of the guest's clock, why it failed.
+    """A test was run: its verdict, the seconds that it took by the host's clock, why it failed.
 
-    `why` is "output", "status", "kernel log", "file system" or several, and empty if it did not.
+    `why` is "output", "status", "kernel log", "file system" or several, "900 s were over" of a test
+    that hung, else empty. A test that was lost with its guest has 0 seconds.
     """
 
     verdict: str
@@ -46,15 +50,26 @@ class Run:
 
 @dataclass(frozen=True)
 class Key:
-    """All that decides a verdict beside the test; results of another key do not count."""
+    """All that decides a verdict beside the test; results of another key do not count.
+
+    `options` are what the mode adds to the suite's mount options, `device` the numbers of the
+    devices. `scripts_sha256` is of what the lab runs in the guest, `recipe_sha256` of the Debian
+    that the checkout `tree` was compiled in.
+    """
 
     kernel: str
     modules_sha256: str
+    options: str
     root_sha256: str
     flashdev_sha256: str
+    device: str
+    scripts_sha256: str
     tree: str
+    recipe_sha256: str
     machine: str
 
+
+OF_MODE = ("modules_sha256", "options")  # what of a key differs between modes of one setting
 
 Runs = dict[str, list[Run]]
 
@@ -66,41 +81,60 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, keys: Mapping[str, Key], about: Mapping[str, Any], limit_s: float
+        self,
+        path: Path,
+        keys: Mapping[str, Key],
+        source: str,
+        about: Mapping[str, Any],
+        limit_s: float,
     ) -> None:
-        """`keys` by mode. Runs of another key, and those that hung sooner, do not count."""
+        """`keys` by mode; `source` is the digest of the sources that our modules are made of.
+
+        Runs of another key do not count. Nor does a test that has hung sooner than after `limit_s`,
+        until it is run again; the file keeps what is known of it.
+        """
         self._path, self._partial = path, path.with_suffix(".partial.json")
-        self._keys, self._about = keys, about
+        self._keys, self._source, self._about, self._limit_s = keys, source, about, limit_s
         self._kept, self._begun = read_modes(path), read_modes(self._partial)
-        self.runs: dict[str, Runs] = {
-            mode: known_runs(self._kept, mode, key, limit_s)
-            | known_runs(self._begun, mode, key, limit_s)
-            for mode, key in keys.items()
-        }
+        self.runs: dict[str, Runs] = {}
+        self._waiting: dict[str, Runs] = {}
+        for mode, key in keys.items():
+            found = known_runs(self._kept, mode, key) | known_runs(self._begun, mode, key)
+            waiting = {test for test, of in found.items() if of != self._in_time(of)}
+            self.runs[mode] = {test: of for test, of in found.items() if test not in waiting}
+            self._waiting[mode] = {test: found[test] for test in waiting}
 
     def add(self, mode: str, test: str, run: Run) -> None:
-        """A run is over."""
-        self.runs[mode].setdefault(test, []).append(run)
+        """A run is over. It takes the place of those that hung in less time."""
+        before = self._in_time(self._waiting[mode].pop(test, []))
+        self.runs[mode].setdefault(test, before).append(run)
         self._write(self._partial, self._modes())
 
     def finish(self) -> bool:
         """All are over; whether they have taken their place.
 
-        Not if what is kept of a mode, with another key, has a test that these have not.
+        Not if what is kept of a mode, with another key, has a test that is not known anew.
         """
         modes = self._modes()
-        for name, mine in modes.items():
-            kept = self._kept.get(name, mine)
-            if kept["key"] != mine["key"] and not kept["tests"].keys() <= mine["tests"].keys():
-                return False
-        self._write(self._path, {**self._kept, **modes})
+        if any(not_known_anew(kept, name, modes) for name, kept in self._kept.items()):
+            return False
+        joined = {name: with_kept(mine, self._kept.get(name)) for name, mine in modes.items()}
+        self._write(self._path, {**self._kept, **joined})
         self._partial.unlink(missing_ok=True)
         return True
+
+    def _in_time(self, runs: Sequence[Run]) -> list[Run]:
+        """Runs without those that hung and had less time than a test has now."""
+        return [one for one in runs if one.verdict != HUNG or hung_after_s(one) >= self._limit_s]
 
     def _modes(self) -> dict[str, Any]:
         """What has been run, of other modes as well."""
         mine = {
-            name: {"key": asdict(key), "tests": runs_json(self.runs[name])}
+            name: {
+                "key": asdict(key),
+                **({} if name == CONTROL else {"source_sha256": self._source}),
+                "tests": runs_json(self._waiting[name] | self.runs[name]),
+            }
             for name, key in self._keys.items()
         }
         return {**self._begun, **mine}
@@ -109,15 +143,30 @@ class Store:
         write_json(path, {"format": FORMAT, **self._about, "modes": modes})
 
 
-def known_runs(modes: Mapping[str, Any], mode: str, key: Key, limit_s: float) -> Runs:
-    """The runs of a mode that hold for a key, and with such a time limit."""
+def known_runs(modes: Mapping[str, Any], mode: str, key: Key) -> Runs:
+    """The runs of a mode that hold for a key."""
     if mode not in modes or modes[mode]["key"] != asdict(key):
         return {}
-    found = {
-        test: [one for one in of if one.verdict != HUNG or hung_after_s(one) >= limit_s]
-        for test, of in runs_of(modes[mode]).items()
-    }
-    return {test: of for test, of in found.items() if of}
+    return runs_of(modes[mode])
+
+
+def not_known_anew(kept: Mapping[str, Any], name: str, modes: Mapping[str, Any]) -> set[str]:
+    """The tests of a mode of that name that are kept, and that `modes` has not with another key.
+
+    What does not apply on stock is not tried on ours, so it is not missed.
+    """
+    if name not in modes or kept["key"] == modes[name]["key"]:
+        return set()
+    stock = runs_of(modes[CONTROL]) if CONTROL in modes else {}
+    off = {test for test, of in stock.items() if verdict_of(of) == NOT_RUN}
+    return set(kept["tests"]) - set(modes[name]["tests"]) - off
+
+
+def with_kept(mine: Mapping[str, Any], kept: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """A mode with the tests that are kept of it, if the key is the same."""
+    if kept is None or kept["key"] != mine["key"]:
+        return mine
+    return {**mine, "tests": dict(sorted({**kept["tests"], **mine["tests"]}.items()))}
 
 
 def hung(limit_s: float) -> Run:
@@ -172,8 +221,8 @@ def compare(stock: Sequence[Run], ours: Sequence[Run]) -> str:
     """What a mode has in a test, against stock.
 
     A difference counts once both were run TWICE and each had the same verdict both times; or once
-    ours has failed now and then in MOST_RUNS, and stock never. What does not apply on stock is not
-    tried on ours.
+    ours has failed now and then in MOST_RUNS, and stock never. That ours is_graver() is one, too.
+    What does not apply on stock is not tried on ours.
     """
     verdicts = (verdict_of(stock), verdict_of(ours))
     if verdicts == (NOT_RUN, OPEN):
@@ -181,9 +230,10 @@ def compare(stock: Sequence[Run], ours: Sequence[Run]) -> str:
     if OPEN in verdicts:
         return OPEN
     only_ours = verdicts == (PASS, FLAKY)
-    if FLAKY in verdicts and not only_ours:
+    graver = is_graver(stock, ours)
+    if FLAKY in verdicts and not (only_ours or graver):
         return FLAKY
-    if verdicts[0] == verdicts[1]:
+    if verdicts[0] == verdicts[1] and not graver:
         return SAME
     if min(len(stock), len(ours)) < runs_wanted(stock, ours):
         return OPEN
@@ -196,8 +246,15 @@ def compare(stock: Sequence[Run], ours: Sequence[Run]) -> str:
 
 def runs_wanted(stock: Sequence[Run], ours: Sequence[Run]) -> int:
     """How often a test that differs has to be run on both."""
-    only_ours = (verdict_of(stock), verdict_of(ours)) == (PASS, FLAKY)
-    return MOST_RUNS if only_ours else TWICE
+    verdicts = (verdict_of(stock), verdict_of(ours))
+    varies = verdicts == (PASS, FLAKY) or (FLAKY in verdicts and is_graver(stock, ours))
+    return MOST_RUNS if varies else TWICE
+
+
+def is_graver(stock: Sequence[Run], ours: Sequence[Run]) -> bool:
+    """Whether ours has failed for a reason of GRAVE that stock never had."""
+    on_stock, on_ours = ({why for one in of for why in one.why.split(", ")} for of in (stock, ours))
+    return bool((on_ours & GRAVE) - on_stock)
 
 
 def still_to_run(

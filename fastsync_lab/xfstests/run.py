@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Lock
 
 from fastsync_lab.crash.builds import module_digest
-from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules
+from fastsync_lab.host.build import ModuleSet, build_flashdev, build_modules, source_digest
 from fastsync_lab.host.debug.kernel import uml_kernel
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
@@ -19,9 +19,17 @@ from fastsync_lab.host.shares import share_out
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import RootImage, root_image
 from fastsync_lab.machine.vm import Vm
-from fastsync_lab.xfstests.guest import MACHINE, MEMORY_MIB, Guest, prepare
+from fastsync_lab.xfstests.guest import (
+    MACHINE,
+    MEMORY_MIB,
+    Guest,
+    device_numbers,
+    mount_options,
+    prepare,
+    scripts_digest,
+)
 from fastsync_lab.xfstests.results import DIED, FAIL, Key, Run, Store, still_to_run
-from fastsync_lab.xfstests.tree import IMAGE, Tree, build_tree
+from fastsync_lab.xfstests.tree import IMAGE, Tree, build_tree, recipe_digest
 
 # So many tests run in one mode, then in the next: a run that is interrupted can be compared.
 CHUNK = 16
@@ -30,9 +38,10 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run needs."""
+    """What a run needs; `source` is the digest of the sources that `subject` was built of."""
 
     tree: KernelTree
+    source: str
     subject: ModuleSet
     stock: ModuleSet
     flashdev: Path
@@ -49,9 +58,13 @@ class Setting:
         return Key(
             kernel=self.tree.identity,
             modules_sha256=module_digest(self.modules(mode)),
+            options=mount_options(mode),
             root_sha256=self.image.digest,
             flashdev_sha256=file_checksum(self.flashdev),
+            device=device_numbers(),
+            scripts_sha256=scripts_digest(),
             tree=self.suite.digest,
+            recipe_sha256=recipe_digest(),
             machine=MACHINE,
         )
 
@@ -61,6 +74,7 @@ def make_setting(suite: Tree, kernel: str, report: Report) -> Setting:
     tree = uml_kernel(fetch_kernel(kernel, report=report), report=report)
     return Setting(
         tree,
+        source_digest(tree.series),
         build_modules(tree, report=report),
         build_modules(tree, stock=True, report=report),
         build_flashdev(tree, report=report),

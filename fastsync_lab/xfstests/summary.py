@@ -5,29 +5,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastsync_lab.host.options import CONTROL, MODES
-from fastsync_lab.host.paths import repo_root, results_dir
+from fastsync_lab.host.paths import repo_root
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import DOCUMENT, Result, age_of, read_results, write_tables
+from fastsync_lab.study.keeper import (
+    DOCUMENT,
+    Result,
+    age_of,
+    read_results,
+    result_files,
+    write_tables,
+)
 from fastsync_lab.xfstests.results import (
+    BETTER,
     DIED,
     FAIL,
     FLAKY,
     HUNG,
     NOT_RUN,
+    OF_MODE,
     OPEN,
     OTHER,
     PASS,
     SAME,
     VARIES,
     WORSE,
+    Run,
     Runs,
     compare,
     runs_of,
     verdict_of,
 )
 
-VERDICTS = (PASS, FAIL, NOT_RUN, HUNG, DIED, FLAKY)
-COLUMNS = ("tests", *VERDICTS[:5], SAME, FLAKY, VARIES, WORSE, OPEN)
+VERDICTS = (PASS, FAIL, NOT_RUN, HUNG, DIED)
+COMPARISONS = (SAME, FLAKY, VARIES, WORSE, BETTER, OTHER, OPEN)  # each test has one
+FAILURES = (VARIES, WORSE, OTHER)
+COLUMNS = ("tests", *VERDICTS, *COMPARISONS)
 # What a partial run of before had left open.
 ASKED_FOR = tuple(f"generic/{number}" for number in ("040", "041", "388", "455", "475", "482"))
 
@@ -46,17 +58,18 @@ def table_rows(runs: Mapping[str, Runs], tests: Sequence[str]) -> list[tuple[str
         known = [test for test in tests if verdict_on(runs, mode, test) != OPEN]
         verdicts = Counter(verdict_on(runs, mode, test) for test in known)
         against = Counter(comparisons(runs, mode, tests).values())
-        cells = [str(len(known)), *(str(verdicts[name]) for name in VERDICTS[:5])]
+        cells = [str(len(known)), *(str(verdicts[name]) for name in VERDICTS)]
         if mode == CONTROL:
-            cells += ["", str(verdicts[FLAKY]), "", "", str(len(tests) - len(known))]
+            own = {FLAKY: str(verdicts[FLAKY]), OPEN: str(len(tests) - len(known))}
+            cells += [own.get(name, "") for name in COMPARISONS]
         else:
-            cells += [str(against[name]) for name in (SAME, FLAKY, VARIES, WORSE, OPEN)]
+            cells += [str(against[name]) for name in COMPARISONS]
         rows.append((mode, *cells))
     return rows
 
 
 def differences(runs: Mapping[str, Runs], tests: Iterable[str]) -> list[tuple[str, str, str]]:
-    """(mode, test, what) of every test that was run, and has not the same verdict as on stock."""
+    """(mode, test, what) of every test that was run on both and is not as on stock."""
     tests = list(tests)
     return [
         (mode, test, what)
@@ -68,7 +81,7 @@ def differences(runs: Mapping[str, Runs], tests: Iterable[str]) -> list[tuple[st
 
 
 def print_results(runs: Mapping[str, Runs], tests: Sequence[str]) -> bool:
-    """A line a mode, then each difference; whether a test passes on stock only."""
+    """A line a mode, then each difference; whether one of them is a failure of ours."""
     from rich.console import Console
     from rich.table import Table
 
@@ -82,25 +95,30 @@ def print_results(runs: Mapping[str, Runs], tests: Sequence[str]) -> bool:
     found = differences(runs, tests)
     for mode, test, what in found:
         print(f"{mode} {test}: {what} ({history(runs, mode, test)})")
-    return any(what in (WORSE, OTHER, VARIES) for _, _, what in found)
+    return any(what in FAILURES for _, _, what in found)
 
 
 def history(runs: Mapping[str, Runs], mode: str, test: str) -> str:
-    """The verdicts of both sides' runs, in words."""
+    """The verdicts of both sides' runs and why a test failed, in words."""
     sides = ((CONTROL, runs[CONTROL].get(test, [])), (mode, runs[mode].get(test, [])))
-    return "; ".join(f"{name} {', '.join(one.verdict for one in of)}" for name, of in sides)
+    return "; ".join(f"{name} {', '.join(map(in_words, of))}" for name, of in sides)
+
+
+def in_words(run: Run) -> str:
+    """A run: its verdict, and why."""
+    return f"{run.verdict} [{run.why}]" if run.why else run.verdict
 
 
 # --- the document ------------------------------------------------------------------------------
 
 
 def setting_of(data: Mapping[str, Any]) -> dict[str, str]:
-    """All that decides a mode's verdicts but for the modules: what it has to share with stock."""
-    return {name: value for name, value in data["key"].items() if name != "modules_sha256"}
+    """All that decides a mode's verdicts but for the mode: what it has to share with stock."""
+    return {name: value for name, value in data["key"].items() if name not in OF_MODE}
 
 
 def comparable(modes: Mapping[str, Any]) -> dict[str, Any]:
-    """The modes of a result that were run as stock was, but for the modules."""
+    """The modes of a result that were run in the setting of stock."""
     stock = setting_of(modes[CONTROL])
     return {mode: data for mode, data in modes.items() if setting_of(data) == stock}
 
@@ -111,30 +129,44 @@ def left_out(modes: Mapping[str, Any]) -> list[Part]:
     if not names:
         return []
     return [
-        f"Left out: {', '.join(names)}. Their kernel, root image, device, checkout or machine was "
-        "not stock's."
+        f"Left out: {', '.join(names)}. Their kernel, root image, device, checkout, scripts or "
+        "machine was not stock's."
     ]
 
 
-def parts(result: Mapping[str, Any]) -> list[Part]:
+def ages(result: Result, modes: Mapping[str, Any]) -> str:
+    """Whether this tree makes the modules of the modes that are ours, in words; of each by itself.
+
+    Empty if none is.
+    """
+    found = {
+        mode: age_of({**result, "source_sha256": data.get("source_sha256")})
+        for mode, data in modes.items()
+        if mode != CONTROL
+    }
+    if len(set(found.values())) == 1:
+        found = {"ours": next(iter(found.values()))}
+    text = ", ".join(f"{name} {age}" for name, age in found.items())
+    return f" ({text})" if text else ""
+
+
+def parts(result: Result) -> list[Part]:
     """What documents show of a kernel: the counts, the differences, the tests asked for."""
     modes = comparable(result["modes"])
     runs = {mode: runs_of(data) for mode, data in modes.items()}
     tests = sorted({test for of_mode in runs.values() for test in of_mode})
     seconds = sum(one.seconds for of in runs.values() for all_of in of.values() for one in all_of)
     modules = ", ".join(sorted({data["key"]["modules_sha256"] for data in modes.values()}))
-    ours = {data["key"]["modules_sha256"] for mode, data in modes.items() if mode != CONTROL}
-    age = age_of(result) if len(ours) == 1 else "of several builds"
     found = [
         f"- {mode}, {test}: {what} ({history(runs, mode, test)})"
         for mode, test, what in differences(runs, tests)
     ]
     return [
-        f"Kernel {result['kernel_release']}, modules {modules} (ours {age}), xfstests "
-        f"{result['tree_commit']}, {seconds:,} s of the guests' clocks.",
+        f"Kernel {result['kernel_release']}, modules {modules}{ages(result, modes)}, xfstests "
+        f"{result['tree_commit']}, {seconds:,} s of tests by the host's clock.",
         *left_out(result["modes"]),
         Grid(["mode", *COLUMNS], table_rows(runs, tests), texts=1),
-        "\n".join(found) or "No test has another verdict than on stock.",
+        "\n".join(found) or "No test that ran on both differs.",
         asked_for(runs),
     ]
 
@@ -155,8 +187,7 @@ def asked_for(runs: Mapping[str, Runs]) -> Grid:
 
 def load() -> list[Result]:
     """What the last runs left, one for each kernel series."""
-    paths = results_dir().glob("xfstests-*.json")
-    return read_results(path for path in paths if not path.name.endswith(".partial.json"))
+    return read_results(result_files("xfstests-*"))
 
 
 def write_xfstests() -> None:

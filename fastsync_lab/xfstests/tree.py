@@ -8,11 +8,11 @@ import hashlib
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fastsync_lab.host.chroot import Place, Recipe, make_once
+from fastsync_lab.host.chroot import Place, Recipe, as_text, make_once
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import file_checksum
 from fastsync_lab.host.paths import build_dir, cache_dir, locked
@@ -73,12 +73,17 @@ def read_tree(folder: Path) -> Tree:
             f"{folder} is no checkout of xfstests: it has no `check` and no tests/generic/"
         )
     files, commit = files_of(folder)
+    return Tree(folder, files, commit, digest_of(folder, files), find_tests(folder))
+
+
+def digest_of(folder: Path, files: Iterable[str]) -> str:
+    """A short hash of files in a folder, of their names and what is in them."""
     digest = hashlib.sha256()
     for name in files:
         path = folder / name
         content = str(path.readlink()) if path.is_symlink() else file_checksum(path)
         digest.update(f"{name} {content}\n".encode())
-    return Tree(folder, files, commit, digest.hexdigest()[:16], find_tests(folder))
+    return digest.hexdigest()[:16]
 
 
 def files_of(folder: Path) -> tuple[tuple[str, ...], str]:
@@ -148,13 +153,23 @@ def recipe() -> Recipe:
     return replace(load_recipes()[IMAGE], packages=BUILD_PACKAGES)
 
 
+def recipe_digest() -> str:
+    """A short hash of the recipe."""
+    return hashlib.sha256(as_text(recipe()).encode()).hexdigest()[:16]
+
+
+def archive_of(tree: Tree) -> Path:
+    """What is installed of a checkout, in a folder named by all that goes into it."""
+    return build_dir() / "xfstests" / f"{tree.digest}-{recipe_digest()}" / "installed.tar"
+
+
 def build_tree(tree: Tree, report: Report) -> Path:
     """Compile a copy of the checkout; the archive of what it installs, to unpack at the root.
 
-    Raises FastsyncError with the compiler's first complaints.
+    Raises FastsyncError with the compiler's first complaints, or when the checkout has changed.
     """
-    folder = build_dir() / "xfstests" / tree.digest
-    archive = folder / "installed.tar"
+    archive = archive_of(tree)
+    folder = archive.parent
     root = cache_dir() / "chroots" / "xfstests"
     with locked(root.with_name("xfstests-build.lock")):
         if not archive.is_file():
@@ -196,8 +211,17 @@ def compile_copy(place: Place, folder: Path, report: Report) -> None:
 
 
 def copy_files(tree: Tree, target: Path) -> None:
-    """Copy the files of a checkout into a fresh folder."""
+    """Copy the files of a checkout into a fresh folder.
+
+    Raises FastsyncError when they are not what they were when the checkout was read.
+    """
     shutil.rmtree(target, ignore_errors=True)
-    for name in tree.files:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(tree.folder / name, target / name, follow_symlinks=False)
+    try:
+        for name in tree.files:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tree.folder / name, target / name, follow_symlinks=False)
+        same = digest_of(target, tree.files) == tree.digest
+    except FileNotFoundError:
+        same = False
+    if not same:
+        raise FastsyncError(f"{tree.folder} has changed since it was read: try again")

@@ -36,7 +36,19 @@ from fastsync_lab.xfstests.run import next_of
 from fastsync_lab.xfstests.tree import compile_copy, find_tests, parse_groups, read_tree, select
 
 PASSED, FAILED = Run(PASS, 3), Run(FAIL, 4, "output")
-KEY = Key("6.12.1-1", "aa", "bb", "cc", "dd", "ee")
+BY_LOG, BY_CHECK = Run(FAIL, 4, "output, kernel log"), Run(FAIL, 4, "file system")
+KEY = Key(
+    kernel="6.12.1-1",
+    modules_sha256="aa",
+    options="",
+    root_sha256="bb",
+    flashdev_sha256="cc",
+    device="read_ns=1",
+    scripts_sha256="dd",
+    tree="ee",
+    recipe_sha256="ff",
+    machine="gg",
+)
 MODES = (CONTROL, "defer")
 TESTS = {
     "generic/001": frozenset({"auto", "quick"}),
@@ -213,10 +225,13 @@ class FakeVm:
 def test_a_lost_guest_is_a_verdict_and_what_it_said_is_kept(
     error: FastsyncError, verdict: Run, tmp_path: Path
 ) -> None:
+    left = tmp_path / "defer" / "generic-001"
+    left.mkdir(parents=True)
+    (left / "check.out").write_text("what failed the last time")
     vm = FakeVm(tmp_path, error, running=False)
     guest = Guest(vm, "", "defer")  # type: ignore[arg-type]
     assert list(guest.run(["generic/001", "generic/002"], limit_s=5)) == [verdict]
-    assert (tmp_path / "defer" / "generic-001" / "error").read_text() == f"{error}\n"
+    assert [(file.name, file.read_text()) for file in left.iterdir()] == [("error", f"{error}\n")]
 
 
 def test_a_script_that_fails_in_a_live_guest_is_an_error(tmp_path: Path) -> None:
@@ -251,6 +266,19 @@ def test_a_script_that_fails_in_a_live_guest_is_an_error(tmp_path: Path) -> None
         ([FAILED], [FAILED, PASSED], FLAKY),
         ([FAILED, PASSED], [PASSED], FLAKY),
         ([FAILED, PASSED], [FAILED, FAILED], FLAKY),
+        ([FAILED], [BY_LOG], OPEN),
+        ([FAILED] * 2, [BY_LOG] * 2, OTHER),
+        ([FAILED] * 2, [BY_CHECK] * 2, OTHER),
+        ([FAILED] * 2, [FAILED, BY_CHECK], OTHER),
+        ([BY_LOG] * 2, [BY_CHECK] * 2, OTHER),
+        ([BY_LOG, FAILED], [FAILED, BY_LOG], SAME),
+        ([BY_CHECK], [FAILED], SAME),
+        ([Run(HUNG, 0)] * 2, [BY_LOG] * 2, OTHER),
+        ([FAILED, PASSED], [BY_LOG, BY_LOG], OPEN),
+        ([FAILED, *[PASSED] * 4], [BY_LOG, *[PASSED] * 4], OTHER),
+        ([BY_LOG, PASSED], [BY_LOG, BY_LOG], FLAKY),
+        ([PASSED] * 2, [BY_LOG] * 2, WORSE),
+        ([PASSED] * 5, [BY_LOG, *[PASSED] * 4], VARIES),
     ],
 )
 def test_comparison_with_stock(stock: list[Run], ours: list[Run], expected: str) -> None:
@@ -282,6 +310,22 @@ def test_what_only_ours_fails_now_and_then_is_run_more_often() -> None:
         runs["defer"]["a"].append(PASSED)
         rounds += 1
     assert (rounds, compare(runs[CONTROL]["a"], runs["defer"]["a"])) == (4, VARIES)
+
+
+def test_what_fails_more_gravely_than_on_stock_is_run_until_that_is_known() -> None:
+    both = [(CONTROL, "a"), ("defer", "a")]
+    runs: dict[str, Runs] = {CONTROL: {"a": [FAILED]}, "defer": {"a": [BY_LOG]}}
+    assert still_to_run(runs, ["a"], MODES) == both
+    runs[CONTROL]["a"].append(BY_LOG)
+    assert still_to_run(runs, ["a"], MODES) == []
+    runs = {CONTROL: {"a": [FAILED, PASSED]}, "defer": {"a": [BY_LOG, BY_LOG]}}
+    rounds = 0
+    while todo := still_to_run(runs, ["a"], MODES):
+        assert todo == both
+        runs[CONTROL]["a"].append(PASSED)
+        runs["defer"]["a"].append(PASSED)
+        rounds += 1
+    assert (rounds, compare(runs[CONTROL]["a"], runs["defer"]["a"])) == (3, OTHER)
 
 
 def test_what_does_not_apply_on_stock_is_not_tried_on_ours() -> None:

@@ -6,8 +6,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.xfstests import run as run_module
+from fastsync_lab.xfstests.guest import FUNCTIONS
 from fastsync_lab.xfstests.results import (
     DIED,
     FAIL,
@@ -106,3 +108,37 @@ def test_a_test_that_cannot_be_run_at_all_is_an_error(
     said: list[Run | FastsyncError] = [FastsyncError("no mkfs"), FastsyncError("no mkfs")]
     with pytest.raises(FastsyncError, match=r"^defer a: no mkfs$"):
         guests_for(monkeypatch, tmp_path, said, "a")
+
+
+# --- the guest's part
+
+
+def in_bash(script: str, folder: Path) -> str:
+    """What a script prints that has guest.sh, with a suite and what it says in a folder."""
+    functions = FUNCTIONS.read_text()
+    places = f"suite={folder}\nsaid={folder}/check.out\n"
+    return shell.run(["bash", "-c", f"{functions}\n{places}{script}"]).stdout
+
+
+def test_what_a_test_left_before_goes_when_it_leaves_something(tmp_path: Path) -> None:
+    results, left = tmp_path / "results" / "generic", tmp_path / "left" / "generic-001"
+    for folder in (results, left):
+        folder.mkdir(parents=True)
+    (results / "001.full").write_text("new")
+    (left / "error").write_text("old")
+    in_bash(f"dmesg() {{ echo log; }}\nkeep_left generic/001 {left}", tmp_path)
+    kept = {file.name: file.read_text() for file in left.iterdir()}
+    assert kept == {"001.full": "new", "dmesg": "log\n"}
+
+
+def test_what_the_suite_said_before_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    script = """
+        keyctl() { echo new; }
+        for _ in {1..50}; do
+            echo old >"$said"
+            begin_tests generic/001
+            printf '%s\\n' "$(<"$said")"
+            wait
+        done
+    """
+    assert "old" not in in_bash(script, tmp_path)

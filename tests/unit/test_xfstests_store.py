@@ -11,11 +11,16 @@ from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.progress import Tally
 from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests.command import LIMIT_S
-from fastsync_lab.xfstests.results import FAIL, Key, Run, Store, hung, parse_run, runs_json
+from fastsync_lab.xfstests.results import FAIL, NOT_RUN, Key, Run, Store, hung, parse_run, runs_json
 from fastsync_lab.xfstests.run import Work, run_all
-from tests.unit.test_xfstests import FAILED, MODES, PASSED
+from tests.unit.test_xfstests import FAILED, KEY, MODES, PASSED
 
-KEY = Key("6.12.1-1", "aa", "bb", "cc", "dd", "ee")
+
+def store_at(
+    path: Path, keys: dict[str, Key], *, limit_s: float = LIMIT_S, source: str = "src"
+) -> Store:
+    """A store whose modules are of such sources."""
+    return Store(path, keys, source, {"tree_commit": "1234"}, limit_s)
 
 
 class Interrupted(BaseException):
@@ -56,14 +61,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     keys = dict.fromkeys(MODES, KEY)
     first = FakeMachine({(CONTROL, "a"): [PASSED]})
     with pytest.raises(Interrupted):
-        run_with([first], Store(path, keys, {}, LIMIT_S), ["a"])
+        run_with([first], store_at(path, keys), ["a"])
     assert first.closed
     second = FakeMachine({("defer", "a"): [FAILED] * 2, (CONTROL, "a"): [PASSED]})
-    store = Store(path, keys, {}, LIMIT_S)
+    store = store_at(path, keys)
     reports = run_with([second], store, ["a"])
     assert store.runs == {CONTROL: {"a": [PASSED, PASSED]}, "defer": {"a": [FAILED, FAILED]}}
     assert reports[0] == "defer a: fail, 4 s"
-    assert Store(path, keys, {}, LIMIT_S).runs == store.runs
+    assert store_at(path, keys).runs == store.runs
 
 
 def test_guests_share_the_tests_and_keep_all_verdicts(
@@ -71,7 +76,7 @@ def test_guests_share_the_tests_and_keep_all_verdicts(
 ) -> None:
     monkeypatch.setattr(run_module, "CHUNK", 2)
     tests = list("abcdefgh")
-    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {}, LIMIT_S)
+    store = store_at(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY))
     machines = [
         FakeMachine({(mode, test): [PASSED] for mode in MODES for test in tests}) for _ in range(3)
     ]
@@ -84,7 +89,7 @@ def test_guests_share_the_tests_and_keep_all_verdicts(
 
 
 def test_a_guest_that_cannot_go_on_ends_the_others_behind_their_test(tmp_path: Path) -> None:
-    store = Store(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY), {}, LIMIT_S)
+    store = store_at(tmp_path / "xfstests.json", dict.fromkeys(MODES, KEY))
     work = work_for(store, [])
     work.stop.set()
     work.do(FakeMachine({(CONTROL, "a"): [PASSED]}), ["a", "b"])  # type: ignore[arg-type]
@@ -94,9 +99,9 @@ def test_a_guest_that_cannot_go_on_ends_the_others_behind_their_test(tmp_path: P
 @pytest.mark.parametrize("field", list(Key.__dataclass_fields__))
 def test_results_of_another_key_do_not_count(field: str, tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
-    Store(path, {CONTROL: KEY, "defer": KEY}, {}, LIMIT_S).add("defer", "a", PASSED)
+    store_at(path, {CONTROL: KEY, "defer": KEY}).add("defer", "a", PASSED)
     other = {CONTROL: KEY, "defer": replace(KEY, **{field: "other"})}
-    store = Store(path, other, {}, LIMIT_S)
+    store = store_at(path, other)
     assert store.runs["defer"] == {}
     store.add(CONTROL, "a", PASSED)
     partial = json.loads((tmp_path / "xfstests.partial.json").read_text())
@@ -105,40 +110,106 @@ def test_results_of_another_key_do_not_count(field: str, tmp_path: Path) -> None
 
 def test_what_was_kept_stays_until_all_of_it_is_known_anew(tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
-    old = Store(path, {CONTROL: KEY, "off": KEY, "defer": KEY}, {"built": 1}, LIMIT_S)
+    old = store_at(path, {CONTROL: KEY, "off": KEY, "defer": KEY})
     for mode in (CONTROL, "off", "defer"):
         old.add(mode, "a", PASSED)
         old.add(mode, "b", PASSED)
     assert old.finish() and not path.with_suffix(".partial.json").exists()
     kept = path.read_text()
     keys = {CONTROL: KEY, "defer": replace(KEY, modules_sha256="other")}
-    new = Store(path, keys, {"built": 2}, LIMIT_S)
+    new = store_at(path, keys)
     new.add("defer", "a", FAILED)
     assert not new.finish() and path.read_text() == kept
-    again = Store(path, keys, {"built": 2}, LIMIT_S)
+    again = store_at(path, keys)
     assert again.runs == {CONTROL: {"a": [PASSED], "b": [PASSED]}, "defer": {"a": [FAILED]}}
     again.add("defer", "b", PASSED)
     assert again.finish()
     result = json.loads(path.read_text())
-    assert (result["built"], list(result["modes"])) == (2, [CONTROL, "off", "defer"])
+    assert (result["tree_commit"], list(result["modes"])) == ("1234", [CONTROL, "off", "defer"])
     assert result["modes"]["defer"]["tests"] == {"a": ["fail, 4 s, output"], "b": ["pass, 3 s"]}
     assert result["modes"]["off"]["tests"] == {"a": ["pass, 3 s"], "b": ["pass, 3 s"]}
 
 
+def test_what_does_not_apply_on_stock_any_more_is_not_missed_on_ours(tmp_path: Path) -> None:
+    path = tmp_path / "xfstests.json"
+    store = store_at(path, {CONTROL: KEY, "defer": KEY})
+    for mode, test in ((CONTROL, "a"), ("defer", "a"), (CONTROL, "b"), ("defer", "b")):
+        store.add(mode, test, PASSED)
+    assert store.finish()
+    other = replace(KEY, root_sha256="other")
+    again = store_at(path, {CONTROL: other, "defer": other})
+    again.add(CONTROL, "a", Run(NOT_RUN, 1))
+    again.add(CONTROL, "b", PASSED)
+    assert not again.finish()
+    again.add("defer", "b", PASSED)
+    assert again.finish()
+
+
+def test_sources_are_said_of_the_modes_that_are_made_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "xfstests.json"
+    store = store_at(path, {CONTROL: KEY, "defer": KEY, "off": KEY}, source="old")
+    store.add("defer", "a", PASSED)
+    assert store.finish()
+    for keys in ({CONTROL: KEY}, {CONTROL: KEY, "off": KEY}):
+        newer = store_at(path, keys, source="new")
+        newer.add(CONTROL, "a", PASSED)
+        assert newer.finish()
+    modes = json.loads(path.read_text())["modes"]
+    sources = {mode: data.get("source_sha256") for mode, data in modes.items()}
+    assert sources == {CONTROL: None, "defer": "old", "off": "new"}
+
+
 def test_what_hung_counts_as_long_as_it_has_no_more_time(tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
-    store = Store(path, {CONTROL: KEY}, {}, 60)
+    store = store_at(path, {CONTROL: KEY}, limit_s=60)
     store.add(CONTROL, "a", hung(60))
     store.add(CONTROL, "b", PASSED)
-    assert Store(path, {CONTROL: KEY}, {}, 60).runs == store.runs
-    assert Store(path, {CONTROL: KEY}, {}, 61).runs == {CONTROL: {"b": [PASSED]}}
+    store.add(CONTROL, "c", PASSED)
+    store.add(CONTROL, "c", hung(60))
+    assert store_at(path, {CONTROL: KEY}, limit_s=60).runs == store.runs
+    assert store_at(path, {CONTROL: KEY}, limit_s=61).runs == {CONTROL: {"b": [PASSED]}}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_hung_stays_until_that_test_is_run_with_more_time(whole: bool, tmp_path: Path) -> None:
+    path = tmp_path / "xfstests.json"
+    keys = dict.fromkeys(MODES, KEY)
+    store = store_at(path, keys, limit_s=60)
+    store.add("defer", "a", hung(60))
+    store.add("defer", "b", PASSED)
+    store.add("defer", "b", hung(60))
+    if whole:
+        assert store.finish()
+    more = store_at(path, keys, limit_s=61)
+    more.add(CONTROL, "c", PASSED)
+    assert more.finish()
+    kept = json.loads(path.read_text())["modes"]["defer"]["tests"]
+    assert kept == {
+        "a": ["hung, 0 s, 60 s were over"],
+        "b": ["pass, 3 s", "hung, 0 s, 60 s were over"],
+    }
+    again = store_at(path, keys, limit_s=61)
+    again.add("defer", "a", hung(61))
+    again.add("defer", "b", FAILED)
+    assert again.runs["defer"] == {"a": [hung(61)], "b": [PASSED, FAILED]}
+    assert again.finish()
+    assert store_at(path, keys, limit_s=60).runs == again.runs
+
+
+def test_tests_that_came_to_the_file_meanwhile_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "xfstests.json"
+    store_at(path, {CONTROL: KEY, "off": KEY}).add("off", "b", PASSED)
+    text = path.with_suffix(".partial.json").read_text()
+    path.write_text(text.replace('"b"', '"a"'))
+    assert store_at(path, {CONTROL: KEY}).finish()
+    assert list(json.loads(path.read_text())["modes"]["off"]["tests"]) == ["a", "b"]
 
 
 def test_modes_that_are_not_asked_for_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
-    Store(path, {CONTROL: KEY, "off": KEY}, {}, LIMIT_S).add("off", "a", PASSED)
-    Store(path, {CONTROL: KEY}, {}, LIMIT_S).add(CONTROL, "a", PASSED)
-    assert Store(path, {"off": KEY}, {}, LIMIT_S).runs == {"off": {"a": [PASSED]}}
+    store_at(path, {CONTROL: KEY, "off": KEY}).add("off", "a", PASSED)
+    store_at(path, {CONTROL: KEY}).add(CONTROL, "a", PASSED)
+    assert store_at(path, {"off": KEY}).runs == {"off": {"a": [PASSED]}}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +222,7 @@ def test_modes_that_are_not_asked_for_are_kept(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_begun_anew(text: str, tmp_path: Path) -> None:
     path = tmp_path / "xfstests.json"
     path.write_text(text)
-    assert Store(path, {CONTROL: KEY}, {}, LIMIT_S).runs == {CONTROL: {}}
+    assert store_at(path, {CONTROL: KEY}).runs == {CONTROL: {}}
 
 
 @pytest.mark.parametrize("one", [PASSED, FAILED, Run(FAIL, 12, "status, kernel log")])
