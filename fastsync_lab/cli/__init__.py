@@ -1,10 +1,11 @@
 """The command line: ./fastsync.
 
 options     what several commands share
+output      whether one can write where it is told to
 study       run, list
 vm          vm, shell
-calibrate, report, series, xfstests
+build, calibrate, clean, crash, faults, report, series, xfstests
             a command each
-main        all the others, and the way in
+main        the way in
 first_runs  what `make first-runs` does
 """

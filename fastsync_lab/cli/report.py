@@ -1,4 +1,4 @@
-"""What `./fastsync report` makes of results/: the documents' figures, and one page of HTML."""
+"""The command `report`: the documents' figures, and one page of HTML, of what is in results/."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fastsync_lab.cli.options import shown
 from fastsync_lab.crash import summary as crash
 from fastsync_lab.faults import summary as faults
 from fastsync_lab.host import mutants
 from fastsync_lab.host.paths import build_dir, write_whole
-from fastsync_lab.host.progress import Report, silent
+from fastsync_lab.host.progress import Report, progress, silent
+from fastsync_lab.studies import studies
 from fastsync_lab.study import calibration, latencies, profiles
 from fastsync_lab.study.chapters import Section, absent, sections
 from fastsync_lab.study.grid import Part
@@ -135,3 +137,15 @@ def write_report(studies: Studies, report: Report = silent) -> Path:
     path = build_dir() / "report.html"
     write_whole(path, page(results, studies))
     return path
+
+
+def report() -> None:
+    """Write the documents' figures, their plots and one HTML page from what is in results/.
+
+    These are README.md's, those of docs/, results/gains.png, results/plots/; and
+    build/report.html, which has everything: all plots, tables that can be sorted, and how each
+    row is measured again.
+    """
+    with progress() as report:
+        written = write_report(studies(), report)
+    print(shown(written))

@@ -20,6 +20,7 @@ from fastsync_lab.cli.options import (
     check_kernel,
     starting,
 )
+from fastsync_lab.cli.output import check_writable
 from fastsync_lab.host import needs, terminal
 from fastsync_lab.host.build import build_flashdev, build_modules
 from fastsync_lab.host.debug.kernel import DEBUG
@@ -163,6 +164,8 @@ class Asked:
 def booted(asked: Asked) -> Iterator[Vm]:
     """The guest, with its modules and its device."""
     shares = tuple(map(parse_share, asked.share or ()))
+    if asked.out is not None:
+        check_writable(asked.out)
     debug = asked.debug_kernel
     needs.check_programs(needs.BUILD, needs.GUEST, needs.DEBUG_KERNEL if debug else ())
     with ExitStack() as stack:

@@ -60,7 +60,7 @@ def run(cases: Sequence[Case], kernel: str, *, report: Report) -> list[Result]:
 
         def finished(result: Result) -> None:
             kept.add(result)
-            tally.add(f"{result.case.name}: {len(result.faults)} faults")
+            tally.add(f"{result.case.name}: {result.made} of {result.asked} requests failed")
 
         with sweeper(builds, report=report) as one:
             one.run(left, finished)

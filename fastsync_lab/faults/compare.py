@@ -90,12 +90,21 @@ class Fault:
 
 @dataclass
 class Result:
-    """What came of a case. `calls` are the names of its operations; seconds are the host's."""
+    """What came of a case. `calls` are the names of its operations; seconds are the host's.
+
+    `asked` is how many requests were to fail; None in results that are older than this count.
+    """
 
     case: Case
     calls: tuple[str, ...]
     faults: list[Fault] = field(default_factory=list)
     seconds: float = 0.0
+    asked: int | None = None
+
+    @property
+    def made(self) -> int:
+        """How many of these were made a second time, and so did fail."""
+        return len(self.faults)
 
     def call(self, op: int) -> str:
         """What was under way; after the last operation the unmount."""

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,13 +104,14 @@ class Guest:
         (ran,) = self._runs(folder, options, [Injection(0, 1)], "block_rq_issue", "1")
         return ran
 
-    def inject(self, folder: Path, options: str, injections: Iterable[Injection]) -> list[Ran]:
+    def inject(self, folder: Path, options: str, injections: Sequence[Injection]) -> list[Ran]:
         """The same once for each injection; the requests that fail are traced."""
         return self._runs(folder, options, injections, "block_rq_complete", "error != 0")
 
     def _runs(
-        self, folder: Path, options: str, injections: Iterable[Injection], event: str, which: str
+        self, folder: Path, options: str, injections: Sequence[Injection], event: str, which: str
     ) -> list[Ran]:
+        """A run for each injection. Raises FastsyncError when the guest answers for fewer."""
         here = f"$FASTSYNC_OUT/{folder.name}"
         events = f"{TRACING}/events/block/{event}"
         script_filter = "" if which == "1" else f"echo {shlex.quote(which)} >{events}/filter\n"
@@ -124,7 +125,12 @@ class Guest:
             f"echo 0 >{events}/enable; cp {MEMORY}/out {here}/out",
             timeout_s=BATCH_TIMEOUT_S,
         )
-        return list(parse_runs((folder / "out").read_text(errors="replace")))
+        runs = list(parse_runs((folder / "out").read_text(errors="replace")))
+        if len(runs) != len(injections):
+            raise FastsyncError(
+                f"{folder.name}: the guest answered for {len(runs)} of {len(injections)} runs"
+            )
+        return runs
 
     def _one_run(self, options: str) -> str:
         """Bash: what is done for one injection; $1 and $2 are its numbers.

@@ -1,13 +1,15 @@
 """The results of the sweep: a JSON file, a table on the terminal, blocks in two documents."""
 
+import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fastsync_lab.crash.builds import Builds, deciding
+from fastsync_lab.crash.summary import explorer_digest
 from fastsync_lab.faults.compare import (
     RULES,
     SAME_CALL,
@@ -19,15 +21,16 @@ from fastsync_lab.faults.compare import (
     Verdict,
     compare,
 )
+from fastsync_lab.faults.guest import DEVICE_MIB, PROFILE
 from fastsync_lab.faults.layout import KINDS
 from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
-from fastsync_lab.host.workload import programs_source
+from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
-FORMAT = 2
+FORMAT = 3
 # Of this folder: what is done and seen, not how it is compared and shown.
 DECIDING = ("guest.py", "layout.py", "sweep.py", "workloads.py")
 
@@ -53,11 +56,12 @@ def about(builds: Builds) -> dict[str, Any]:
 
 
 def sweeper_digest() -> str:
-    """A hash of the scripts, and of what runs them and says what was lost."""
+    """A hash of the scripts, of what runs them and says what came of it, and of the device."""
     here = Path(__file__).parent
-    files = [here / name for name in DECIDING]
-    files += [*(here.parent / "crash").glob("*.py"), *programs_source().glob("crash*")]
-    return files_digest(sorted(files))
+    own = files_digest(here / name for name in DECIDING)
+    device = load_profile(PROFILE).module_parameters(DEVICE_MIB)
+    decides = " ".join([own, explorer_digest(), *device])
+    return hashlib.sha256(decides.encode()).hexdigest()[:16]
 
 
 def result_of(
@@ -80,6 +84,8 @@ def case_json(result: Result) -> dict[str, Any]:
         "case": asdict(result.case),
         "calls": " ".join(result.calls),
         "seconds": result.seconds,
+        "asked": result.asked,
+        "made": result.made,
         "effects": [_effect_json(effect) for effect in effects],
         "faults": [
             f"{fault.first} {fault.op} {effects.index(fault.effect)} {fault.kind}"
@@ -105,7 +111,7 @@ def _load_case(data: Mapping[str, Any]) -> Result:
         first, op, effect, kind = line.split(" ", 3)
         faults.append(Fault(int(first), kind, int(op), effects[int(effect)]))
     calls = tuple(data["calls"].split())
-    return Result(Case(**data["case"]), calls, faults, data["seconds"])
+    return Result(Case(**data["case"]), calls, faults, data["seconds"], data.get("asked"))
 
 
 def _load_effect(data: Mapping[str, Any]) -> Effect:
@@ -114,7 +120,9 @@ def _load_effect(data: Mapping[str, Any]) -> Effect:
     return Effect(**{**data, "errors": errors, "bugs": tuple(data["bugs"])})
 
 
-COLUMNS = ("operations", "faults", *RULES, "different")
+# The requests that were to fail; those of them that were made again, and failed.
+COLUMNS = ("operations", "asked", "made", *RULES, "different")
+NOT_KEPT = "–"
 
 
 def table_rows(
@@ -124,21 +132,35 @@ def table_rows(
     rows = []
     for mode in MODES:
         mine = [result for result in results if result.case.mode == mode]
-        faults = sum(len(result.faults) for result in mine)
+        made = sum(result.made for result in mine)
         rules = Counter(one.rule for one in verdicts if one.case.mode == mode)
         different = rules[""]
         if mode == "off":  # request by request, without a verdict
             different = len(differences) - sum(not one.rule for one in verdicts)
-            rules[SAME_CALL] = faults - different
-        counts = (
-            sum(len(result.calls) * (len(result.faults) + 1) for result in mine),
-            faults,
-            *(rules[rule] for rule in RULES),
-            different,
-        )
+            rules[SAME_CALL] = made - different
+        operations = sum(len(result.calls) * (result.made + 1) for result in mine)
+        counts = (made, *(rules[rule] for rule in RULES), different)
         if mine:
-            rows.append((mode, *(f"{count:,}" for count in counts)))
+            numbers = [f"{count:,}" for count in counts]
+            rows.append((mode, f"{operations:,}", asked_in_all(mine), *numbers))
     return rows
+
+
+def asked_in_all(results: Iterable[Result]) -> str:
+    """How many requests were to fail, in some cases together."""
+    counts = [result.asked for result in results]
+    known = [count for count in counts if count is not None]
+    return f"{sum(known):,}" if len(known) == len(counts) else NOT_KEPT
+
+
+def not_made(results: Iterable[Result]) -> str:
+    """The cases some of whose requests were not made a second time, stock's among them; or ""."""
+    thin = [
+        f"{result.asked - result.made:,} of the {result.asked:,} of {result.case.name}"
+        for result in results
+        if result.asked is not None and result.made < result.asked
+    ]
+    return f"Requests that were not made a second time: {', '.join(thin)}." if thin else ""
 
 
 def modes_of(results: Sequence[Result]) -> list[str]:
@@ -173,17 +195,20 @@ def print_results(results: Sequence[Result]) -> list[str]:
     for row in table_rows(results, verdicts, differences):
         table.add_row(*row)
     Console(highlight=False).print(table)
-    print(*differences, sep="\n", end="\n" if differences else "")
+    for line in filter(None, [not_made(results), *differences]):
+        print(line)
     return differences
 
 
 def parts(result: Mapping[str, Any]) -> list[Part]:
     """What documents show: what failed, and what came of it."""
     results = load_results(result)
+    thin = not_made(results)
     return [
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']} "
         f"({age_of(result)}), {result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
         Grid(["mode", *COLUMNS], table_rows(results, *compare(results)), texts=1),
+        *([thin] if thin else []),
         Grid(["requests that failed", *modes_of(results)], kind_rows(results), texts=1),
     ]
 
@@ -191,13 +216,13 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
 def sentence(result: Mapping[str, Any]) -> str:
     """The README's line on a kernel."""
     results = load_results(result)
-    faults = sum(len(one.faults) for one in results if one.case.mode != CONTROL)
+    made = sum(one.made for one in results if one.case.mode != CONTROL)
     own = sum(verdict.rule == SETTLING for verdict in compare(results)[0])
     others = len(result["differences"])
-    as_on_stock = faults - own - others
+    as_on_stock = made - own - others
     settling = f" {own:,} are requests that stock does not make: each aborts the journal."
     return (
-        f"I/O errors, on Linux {result['kernel_release']} (modules {age_of(result)}): {faults:,} "
+        f"I/O errors, on Linux {result['kernel_release']} (modules {age_of(result)}): {made:,} "
         f"requests were made to fail. {as_on_stock:,} had the same effect as on "
         f"stock.{settling * bool(own)} {others:,} differ."
     )

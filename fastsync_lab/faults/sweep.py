@@ -83,14 +83,13 @@ class Sweeper:
         result = Result(case, tuple(op.name for op, _ in recording.results))
         sent = [one for one in recording.sent if one.mark >= script.prepared]
         count = sum(faulty_unmount(case.workload) or one.mark < len(result.calls) for one in sent)
+        result.asked = count
         for start in range(0, count, BATCH):
             self.report(Passing(f"{case.name}: {start} of {count} requests"))
             batch = range(start + 1, min(start + BATCH, count) + 1)
             injections = [Injection(first, EVERYTHING if case.dead else 1) for first in batch]
-            for injection, ran in zip(
-                injections, self.guest.inject(folder, options, injections), strict=True
-            ):
-                result.faults += judge(case, layout, injection, ran, sent)
+            for first, ran in enumerate(self.guest.inject(folder, options, injections), start + 1):
+                result.faults += judge(case, layout, first, ran, sent)
         if count and not result.faults:
             raise FastsyncError(f"{case.name}: none of its {count} requests was made a second time")
         return result
@@ -114,15 +113,13 @@ def mount_options(case: Case) -> str:
     return ",".join([*words, *mode_options(case.mode, INTERVAL_MS)])
 
 
-def judge(
-    case: Case, layout: Layout, injection: Injection, ran: Ran, sent: Sequence[Sent]
-) -> list[Fault]:
-    """The fault that a run had; none if the request was never made."""
+def judge(case: Case, layout: Layout, first: int, ran: Ran, sent: Sequence[Sent]) -> list[Fault]:
+    """The fault that a run had in which request `first` was to fail; none if it was never made."""
     if not ran.sent:
         return []
     failed = ran.sent[0]
-    recorded = sent[injection.first - 1]
-    following = sent[injection.first] if injection.first < len(sent) else None
+    recorded = sent[first - 1]
+    following = sent[first] if first < len(sent) else None
     same = _same_place(failed, recorded)
     kind = layout.kind(recorded if same else failed, following if same else None)
     errors = tuple((op.number, error) for op, error in ran.results if error)
@@ -134,7 +131,7 @@ def judge(
         unsound=bool(ran.recovery_errors) or ran.fsck_status != 0,
         bugs=bugs_of(log_of(ran)),
     )
-    return [Fault(injection.first, kind, failed.mark, effect)]
+    return [Fault(first, kind, failed.mark, effect)]
 
 
 def log_of(ran: Ran) -> str:

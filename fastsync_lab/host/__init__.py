@@ -2,6 +2,7 @@
 
 kernels, fetch   which stock kernels there are, and how one gets into the cache
 chroot           the Debian that a kernel's compiler comes from
+glue             our files and patches on a kernel's own sources
 build, series    the modules; the same change as patches for a kernel tree
 debug            kernels that look for bugs, and the one that is a program of this machine
 workload         programs/, compiled for the guest

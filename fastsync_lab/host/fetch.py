@@ -7,6 +7,7 @@ it is whole, so an interrupted run is taken up where it stopped and never taken 
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from fastsync_lab.host.chroot import Place, place_for
@@ -43,8 +44,10 @@ def sizer(package: str, folder: Path, report: Report) -> Callable[[], None]:
     """Reports how much of a package has come into `folder`."""
 
     def look() -> None:
-        files = folder.glob(f"**/{package}_*")  # apt's own folder, partial/, among them
-        size = sum(file.stat().st_size for file in files if file.is_file())
+        size = 0
+        for file in folder.glob(f"**/{package}_*"):  # apt's own folder, partial/, among them
+            with suppress(FileNotFoundError):  # apt has renamed it: the next look sees it
+                size += file.stat().st_size
         report(Passing(f"fetching {package}: {size / MB:.0f} MB"))
 
     return look

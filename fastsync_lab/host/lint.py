@@ -9,6 +9,7 @@ from fastsync_lab.host.build import Kbuild, kbuild, own_module_variables, own_mo
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.glue import FILESYSTEMS, assemble, glue_patches, overlay_files
+from fastsync_lab.host.interrupt import guarded
 from fastsync_lab.host.kernels import KernelTree, load_series, version_key
 from fastsync_lab.host.paths import build_dir, repo_root
 from fastsync_lab.host.progress import silent
@@ -106,8 +107,8 @@ def kernel_complaints() -> list[str]:
     return [*checkpatch(oldest), *(line for tree in trees for line in compile_for(tree))]
 
 
-def main() -> int:
-    """Print every complaint; 1 when there is one."""
+def main() -> None:
+    """Print every complaint; status 1 when there is one."""
     try:
         complaints = kernel_complaints()
     except FastsyncError as error:
@@ -116,8 +117,8 @@ def main() -> int:
         "\n".join(complaints)
         or "kernel/, patches/upstream/: checkpatch, W=1 and sparse have nothing to say"
     )
-    return 1 if complaints else 0
+    sys.exit(1 if complaints else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    guarded(main)

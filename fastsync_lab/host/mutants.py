@@ -3,9 +3,10 @@
 mutmut makes the changes, one at a time, and runs the unit tests that reach the changed function
 ([tool.mutmut] in pyproject.toml says of which modules, with which tests). It works in a copy of the
 tree, build/mutants/, and goes on where it was interrupted. Of a function that has not changed, a
-mutant that was killed is not tried again: `make clean` forgets that. One that no test notices has
-to be explained in tests/mutants.toml. docs/mutants.md is written from both, with a digest of each
-module. `./fastsync report` says there which modules have changed since.
+mutant that was killed is not tried again, even if the test has changed: `make clean` forgets that.
+One that no test notices has to be explained in tests/mutants.toml. docs/mutants.md is written from
+both, with a digest of each module, and one of the tests with which the copy began. `./fastsync
+report` says there what has changed since.
 """
 
 import re
@@ -18,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastsync_lab.host.age import OF_THIS_TREE, OLDER
+from fastsync_lab.host.age import OF_THIS_TREE, OLDER, age
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import guarded
-from fastsync_lab.host.kernels import file_checksum
+from fastsync_lab.host.kernels import file_checksum, files_digest
 from fastsync_lab.host.paths import build_dir, repo_root, write_whole
 from fastsync_lab.host.shell import follow, run
 
@@ -29,6 +30,9 @@ LEAST_KILLED = 0.9
 MEMORY_KIB = 4 << 20  # of a run: a mutant that never ends may fill a list
 NOTICED = ("killed", "timeout", "segfault", "caught by type check")
 DOCUMENT = "docs/mutants.md"
+TESTS = "the tests"  # all of them, in the document
+SELECTION = "pytest_add_cli_args_test_selection"
+BEGAN_WITH = "tests.sha256"  # in the copy: the tests that its oldest results may be of
 HEAD = f"""# Mutants: does a test notice a change of what judges results?
 
 Written by `make mutants`. [mutmut](https://mutmut.readthedocs.io) changes the modules below in one
@@ -120,7 +124,7 @@ def document(
     reasons: Mapping[Change, str],
     digests: Mapping[str, str],
 ) -> str:
-    """docs/mutants.md, of modules with these digests."""
+    """docs/mutants.md, of modules and TESTS with these digests."""
     every = Outcome(
         "all", sum(one.mutants for one in outcomes), sum(one.killed for one in outcomes)
     )
@@ -133,6 +137,7 @@ def document(
         share = f"{one.killed / one.mutants:.1%}" if one.mutants else "–"
         digest = digests.get(one.module, "")
         lines.append(f"| {one.module} | {one.mutants} | {one.killed} | {share} | {digest} |")
+    lines += [f"| {TESTS} |  |  |  | {digests[TESTS]} |"]
     lines += ["", "## Those that survive", ""]
     for survivor in survivors:
         why = reasons.get(survivor, "not explained")
@@ -142,7 +147,7 @@ def document(
 
 # --- the age of the figures ----------------------------------------------------------------------
 
-ROW = re.compile(r"^\| (\S+\.py) \|.* ([0-9a-f]+) \|$", re.M)
+ROW = re.compile(rf"^\| (\S+\.py|{TESTS}) \|.* ([0-9a-f]+) \|$", re.M)
 AGE = re.compile(r"^The modules are .*$", re.M)
 
 
@@ -154,20 +159,28 @@ def digests_of(tree: Path, modules: Iterable[str]) -> dict[str, str]:
     }
 
 
+def tests_digest(tree: Path) -> str:
+    """What the document has of the tests: a hash of all that are selected and there."""
+    files = [tree / name for name in config_of(tree)[SELECTION]]
+    return files_digest(file for file in files if file.is_file())[:12]
+
+
 def age_line(then: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Which modules have changed since the document was written."""
-    old = [module for module in then if then[module] != now[module]]
-    if not old:
-        return f"The modules are {OF_THIS_TREE}."
-    if len(old) == len(then):
-        return f"The modules are {OLDER}."
-    return f"The modules are {OF_THIS_TREE}, but for some {OLDER}: {', '.join(old)}."
+    """What has changed since the document was written; what it does not have is older."""
+    modules = [name for name in now if name != TESTS]
+    old = [module for module in modules if then.get(module) != now[module]]
+    said = OF_THIS_TREE
+    if old:
+        some = f"{OF_THIS_TREE}, but for some {OLDER}: {', '.join(old)}"
+        said = OLDER if len(old) == len(modules) else some
+    return f"The modules are {said}. The tests are {age(then.get(TESTS), now[TESTS])}."
 
 
 def with_age(text: str, tree: Path) -> str:
     """The document, saying what of it is older than a tree."""
     then = dict(ROW.findall(text))
-    return AGE.sub(age_line(then, digests_of(tree, then)), text, count=1)
+    modules = digests_of(tree, (name for name in then if name != TESTS))
+    return AGE.sub(age_line(then, {**modules, TESTS: tests_digest(tree)}), text, count=1)
 
 
 def write_age() -> None:
@@ -194,6 +207,8 @@ def copy_tree(target: Path) -> None:
         known = config_of(target)["only_mutate"]
         if set(config_of(repo_root())["only_mutate"]) - set(known):
             shutil.rmtree(target)
+    if not target.exists():
+        write_whole(target / BEGAN_WITH, tests_digest(repo_root()))
     names = run(["git", "ls-files", "-co", "--exclude-standard"], cwd=repo_root()).stdout
     for name in names.splitlines():
         origin, copy = repo_root() / name, target / name
@@ -202,6 +217,12 @@ def copy_tree(target: Path) -> None:
         elif not copy.is_file() or copy.read_bytes() != origin.read_bytes():
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(origin, copy)
+
+
+def began_with(tree: Path) -> str:
+    """The digest of the tests when the copy was new; "" of one that is older than this."""
+    note = tree / BEGAN_WITH
+    return note.read_text() if note.is_file() else ""
 
 
 def mutmut(tree: Path, *arguments: str) -> str:
@@ -251,7 +272,8 @@ def main() -> None:
     modules = config_of(tree)["only_mutate"]
     outcomes = outcomes_of(results, modules)
     reasons = load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
-    text = document(outcomes, survivors, reasons, digests_of(tree, modules))
+    digests = {**digests_of(tree, modules), TESTS: began_with(tree)}
+    text = document(outcomes, survivors, reasons, digests)
     write_whole(repo_root() / DOCUMENT, with_age(text, repo_root()))
     found = problems(outcomes, survivors, reasons)
     print("\n".join(found) or f"all as it has to be: {DOCUMENT}")

@@ -1,5 +1,6 @@
 """The host's end of the ports of a guest: requests to its agent, and the answers."""
 
+import re
 import select
 import socket
 from collections.abc import Callable, Mapping
@@ -86,3 +87,11 @@ class Channel:
                 failure = self._failure(f"{what}: no answer in time, the guest was killed")
                 raise TimeLimitError(str(failure))
         return port
+
+
+def parse_done(line: str) -> tuple[int, int, int]:
+    """Status, bytes of stdout and bytes of stderr from the agent's answer."""
+    match = re.fullmatch(r"done (\d+) (\d+) (\d+)", line)
+    if match is None:
+        raise FastsyncError(f"the guest's agent answered {line!r}")
+    return int(match[1]), int(match[2]), int(match[3])

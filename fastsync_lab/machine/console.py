@@ -1,27 +1,31 @@
-"""What guests print on their consoles: files in build/logs/, of which the newest are kept.
+"""What guests print on their consoles: files in build/logs/.
 
-What QEMU itself has to say stands there, too.
+What the machine itself has to say stands there, too. Of guests that have ended the newest logs are
+kept. One that runs may say nothing for hours: while there is its Console, its log is locked.
 """
 
+import fcntl
 import os
 import tempfile
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from fastsync_lab.host.paths import build_dir
+from fastsync_lab.host.paths import build_dir, try_lock
 
 KEPT_LOGS = 50
 
 
 class Console:
-    """The console of one guest, which QEMU writes to `path`."""
+    """The console of one guest; its machine, QEMU or User-Mode Linux, writes to `path`."""
 
     def __init__(self) -> None:
         folder = build_dir() / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         forget_oldest(folder, KEPT_LOGS - 1)
         handle, name = tempfile.mkstemp(prefix="console-", suffix=".log", dir=folder)
-        os.close(handle)
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        weakref.finalize(self, os.close, handle)
         self.path = Path(name)
 
     def size(self) -> int:
@@ -35,13 +39,15 @@ class Console:
 
 
 def forget_oldest(folder: Path, count: int) -> None:
-    """Remove all logs of a folder but the `count` that were written last.
+    """Remove all logs of a folder but the `count` that were written last, and those locked.
 
-    Another guest that starts at the same moment may remove them, too.
+    Another guest that starts at the same moment may remove them, too. Those of another user stay.
     """
     logs = []
     for file in folder.glob("console-*.log"):
         with suppress(FileNotFoundError):
             logs.append((file.stat().st_mtime_ns, file))
     for _, file in sorted(logs, reverse=True)[count:]:
-        file.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, PermissionError), file.open() as log:
+            if try_lock(log):
+                file.unlink()

@@ -32,7 +32,7 @@ from fastsync_lab.host.interrupt import STOP
 from fastsync_lab.host.kernels import KernelTree, file_checksum
 from fastsync_lab.host.limits import Limit, processor_seconds
 from fastsync_lab.host.shell import kill_group, last_lines, spawn
-from fastsync_lab.machine.channel import Channel
+from fastsync_lab.machine.channel import Channel, parse_done
 from fastsync_lab.machine.config import (
     ATTACHED_STREAMS,
     CONTROL_PORT,
@@ -391,11 +391,3 @@ def first_line(script: str) -> str:
     """The first line of a script, shortened, as its name in messages."""
     line = script.strip().split("\n", 1)[0]
     return line if len(line) <= 80 else line[:77] + "..."
-
-
-def parse_done(line: str) -> tuple[int, int, int]:
-    """Status, bytes of stdout and bytes of stderr from the agent's answer."""
-    match = re.fullmatch(r"done (\d+) (\d+) (\d+)", line)
-    if match is None:
-        raise FastsyncError(f"the guest's agent answered {line!r}")
-    return int(match[1]), int(match[2]), int(match[3])

@@ -13,6 +13,7 @@ eager_bars   what eager syncing must show, in whichever study
 programs     what is compiled for the guest
 fio          a workload that several studies have
 output       what our own benchmarks print
+reading      a digest of the code that makes figures
 store        result files
 plan         which cells a run has, and what a figure of one depends on
 runner       builds, boots, runs; goes on where it was interrupted

@@ -14,6 +14,7 @@ from statistics import mean
 from typing import Any
 
 from fastsync_lab.host.build import build_flashdev
+from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.fetch import fetch_kernel
 from fastsync_lab.host.kernels import upstream_version
 from fastsync_lab.host.paths import repo_root, results_dir, write_json
@@ -21,7 +22,7 @@ from fastsync_lab.host.progress import Finished, Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile
 from fastsync_lab.machine.processor import DEFAULT_MIPS
-from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, parse_trace
+from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, lost_events, parse_trace
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.figures import DEVICES
 from fastsync_lab.study.grid import Grid, Part
@@ -95,9 +96,14 @@ class Probe:
         self.vm.load_device(profile, self.flashdev, capacity_mib=CAPACITY_MIB)
 
     def run(self, count: int, *phases: str) -> tuple[Trace, dict[str, int]]:
-        """What the block layer saw of the phases, and the mean time of each one's calls in ns."""
+        """What the block layer saw of the phases, and the mean time of each one's calls in ns.
+
+        Raises FastsyncError when the trace has not all of it.
+        """
         words = shlex.join([self.program, str(count), *phases])
         printed = self.vm.run(f"{TRACE_SH.read_text()}\n{PROBE_SH.read_text()}\nprobe {words}")
+        if lost := lost_events((self.vm.out_dir / "stats").read_text()):
+            raise FastsyncError(f"the trace buffer overran: {lost} events lost")
         trace = parse_trace((self.vm.out_dir / "trace").read_text())
         means = {name: int(ns) for name, ns in map(str.split, printed.stdout.splitlines())}
         return trace, means
@@ -128,19 +134,24 @@ def measure(kernel: str, report: Report) -> Result:
 
 
 def measure_device(probe: Probe, name: str, report: Report) -> dict[str, Any]:
-    """What was measured of a device: ns of each request, and of a call in the mean, by phase."""
+    """What was measured of a device: ns of each request, and of a call in the mean, by phase.
+
+    Raises FastsyncError when the trace has not COUNT requests of each kind, or has lost some.
+    """
     profile = load_profile(name)
     probe.load(profile)
     trace, calls = probe.run(COUNT, *PHASES)
     there = {key: phase for key, phase in PHASES.items() if phase.is_on(profile)}
+    seen = {key: latencies_ns(trace.phase(key), phase.rwbs) for key, phase in there.items()}
+    for key, times_ns in seen.items():
+        if len(times_ns) != COUNT:
+            raise FastsyncError(f"{name}: {len(times_ns)} requests of {key} seen, not {COUNT}")
     report(Finished(f"{name}: {len(there)} kinds of requests"))
     return {
         "name": name,
         "model_ns": {key: phase.model_ns(profile) for key, phase in there.items()},
         "waits_ns": {key: phase.waits_ns(profile) for key, phase in there.items()},
-        "requests_ns": {
-            key: latencies_ns(trace.phase(key), phase.rwbs) for key, phase in there.items()
-        },
+        "requests_ns": seen,
         "call_ns": {key: calls[key] for key in there},
     }
 
@@ -158,6 +169,7 @@ def said(result: Result) -> str:
     """How far the farthest mean is off, and what a call of 4 KiB takes beside the device."""
     devices: Sequence[Mapping[str, Any]] = result["devices"]
     farthest = max(off_model(one, key) for one in devices for key in one["model_ns"])
+    count = min(len(times_ns) for one in devices for times_ns in one["requests_ns"].values())
     beside_us = [
         (one["call_ns"][key] - one["waits_ns"][key]) / 1000
         for one in devices
@@ -166,7 +178,7 @@ def said(result: Result) -> str:
     ]
     return (
         f"Linux {upstream_version(result['debian_version'])}, {result['mips']} million "
-        f"instructions a second, {result['date'][:10]}. Each figure is the mean of {COUNT} "
+        f"instructions a second, {result['date'][:10]}. Each figure is the mean of {count} "
         f"requests; the largest deviation from the model is {100 * farthest:.1f} %. A call of "
         f"4 KiB takes {min(beside_us):.0f} to {max(beside_us):.0f} us more than its request: the "
         "kernel's own time. Measured : model, in us:"

@@ -10,5 +10,6 @@ probe() {
 	"$program" "${FASTSYNC_DEV?}" "$@"
 	status=$?
 	stop_trace
+	cat "$TRACING"/per_cpu/cpu*/stats >"${FASTSYNC_OUT?}/stats" || return
 	return $status
 }

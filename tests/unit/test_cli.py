@@ -18,8 +18,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from fastsync_lab.cli import clean, vm
 from fastsync_lab.cli import main as cli
-from fastsync_lab.cli import vm
 from fastsync_lab.host import shell, terminal
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import load_series
@@ -271,8 +271,8 @@ def test_clean_removes_build_and_only_on_request_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, cache = tmp_path / "build", tmp_path / "cache"
-    monkeypatch.setattr(cli, "build_dir", lambda: built)
-    monkeypatch.setattr(cli, "cache_dir", lambda: cache)
+    monkeypatch.setattr(clean, "build_dir", lambda: built)
+    monkeypatch.setattr(clean, "cache_dir", lambda: cache)
     for folder in (built, cache):
         folder.mkdir()
     assert CliRunner().invoke(cli.app, ["clean"]).exit_code == 0

@@ -19,7 +19,7 @@ from fastsync_lab.faults.compare import (
     Result,
     compare,
 )
-from fastsync_lab.faults.guest import BEGINS, parse_requests, parse_runs
+from fastsync_lab.faults.guest import BEGINS, PROFILE, parse_requests, parse_runs
 from fastsync_lab.faults.layout import (
     COMMIT_FLUSH,
     DATA,
@@ -39,6 +39,7 @@ from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.options import MTIME_MODES
 from fastsync_lab.host.shell import Completed
+from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.grid import in_markdown
 
@@ -150,7 +151,8 @@ CALLS = ("write", "fsync", "sleep", "write", "fsync")
 
 
 def result(mode: str, *faults: Fault) -> Result:
-    return Result(Case("overwrite", mode, "remount-ro", False), CALLS, list(faults))
+    case = Case("overwrite", mode, "remount-ro", False)
+    return Result(case, CALLS, list(faults), asked=len(faults))
 
 
 STOCK = result("stock", Fault(1, JOURNAL, 1, DOWN), Fault(2, RECORD, 2, LATER))
@@ -251,6 +253,7 @@ def test_interrupted_run_goes_on(builds: Builds, tmp_path: Path) -> None:
     begun = summary.keeper("x", cases, builds)
     (tmp_path / "ext4.ko").write_text("changed")
     begun.add(STOCK)  # which guests had loaded before
+    del begun
     assert summary.keeper("x", cases, builds).parts == []
     (tmp_path / "ext4.ko").write_text("ext4.ko")
     assert summary.keeper("x", cases, builds).parts == [STOCK]
@@ -282,11 +285,65 @@ def test_tables_add_up(builds: Builds) -> None:
     cases = [one.case for one in results]
     kept = summary.result_of(cases, results, summary.about(builds))
     text = in_markdown(summary.parts(kept))
-    assert "| off | 15 | 2 | 2 | 0 | 0 | 0 | 0 |" in text
-    assert "| defer | 10 | 1 | 0 | 0 | 0 | 0 | 1 |" in text
+    assert "| mode | operations | asked | made | same call |" in text
+    assert "| off | 15 | 2 | 2 | 2 | 0 | 0 | 0 | 0 |" in text
+    assert "| defer | 10 | 1 | 1 | 0 | 0 | 0 | 0 | 1 |" in text
+    assert "a second time" not in text
     assert "| journal block | 1 | 1 | 0 |" in text
     assert summary.sentence(kept) == (
         "I/O errors, on Linux 6.12.1 (modules of this tree): 3 requests were made to fail. "
         "2 had the same effect as on stock. "
         "1 differ."
     )
+
+
+def test_a_case_that_is_thin_is_named(
+    capsys: pytest.CaptureFixture[str], builds: Builds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stock's, too: what ours is compared with."""
+    monkeypatch.setenv("COLUMNS", "120")
+    ours = replace(result("defer", STOCK.faults[0]), asked=1200)
+    results = [replace(STOCK, asked=3), ours]
+    said = (
+        "Requests that were not made a second time: 1 of the 3 of overwrite-stock-remount-ro-once, "
+        "1,199 of the 1,200 of overwrite-defer-remount-ro-once."
+    )
+    kept = summary.result_of([one.case for one in results], results, summary.about(builds))
+    assert [(one["asked"], one["made"]) for one in kept["cases"]] == [(3, 2), (1200, 1)]
+    assert summary.load_results(json.loads(json.dumps(kept))) == results
+    text = in_markdown(summary.parts(kept))
+    assert "| defer | 10 | 1,200 | 1 | 1 | 0 | 0 | 0 | 0 |" in text and said in text
+    assert summary.print_results(results) == []
+    table, shown = capsys.readouterr().out.split("Requests that")
+    assert table.split()[:4] == ["mode", "operations", "asked", "made"]
+    assert f"Requests that{shown}" == f"{said}\n"
+
+
+def test_a_result_without_these_counts_can_still_be_shown(builds: Builds) -> None:
+    results = [STOCK, result("defer", STOCK.faults[0])]
+    kept = summary.result_of([one.case for one in results], results, summary.about(builds))
+    for one in kept["cases"]:
+        del one["asked"], one["made"]
+    assert [one.asked for one in summary.load_results(kept)] == [None, None]
+    assert "| defer | 10 | – | 1 | 1 | 0 | 0 | 0 | 0 |" in in_markdown(summary.parts(kept))
+
+
+def test_digest_is_of_all_that_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The scripts and what judges, the explorer's oracle and the kernel's bugs, the device."""
+    for name in summary.DECIDING:
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(summary, "__file__", str(tmp_path / "summary.py"))
+    seen = [summary.sweeper_digest()]
+    assert len(seen[0]) == 16
+    (tmp_path / "sweep.py").write_text("changed")
+    seen.append(summary.sweeper_digest())
+    with monkeypatch.context() as explorer:
+        explorer.setattr(summary, "explorer_digest", lambda: "changed")
+        seen.append(summary.sweeper_digest())
+    profile = load_profile(PROFILE)
+    with monkeypatch.context() as words:
+        words.setattr(summary, "load_profile", lambda _: replace(profile, description="changed"))
+        assert summary.sweeper_digest() == seen[1]
+    monkeypatch.setattr(summary, "load_profile", lambda _: replace(profile, flush_ns=1))
+    seen.append(summary.sweeper_digest())
+    assert len(set(seen)) == 4

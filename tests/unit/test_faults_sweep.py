@@ -52,7 +52,7 @@ SENT = [Sent("WS", 8792, 8, 2), FLUSH, RECORD_SENT, Sent("FF", 0, 0, 4), Sent("W
 
 
 def judged(first: int, one: Ran, case: Case = CASE) -> Fault:
-    (fault,) = sweep.judge(case, LAYOUT, Injection(first, 1), one, SENT)
+    (fault,) = sweep.judge(case, LAYOUT, first, one, SENT)
     return fault
 
 
@@ -60,7 +60,7 @@ def judged(first: int, one: Ran, case: Case = CASE) -> Fault:
 
 
 def test_a_request_that_was_never_made_is_no_fault() -> None:
-    assert sweep.judge(CASE, LAYOUT, Injection(4, 1), ran(), SENT) == []
+    assert sweep.judge(CASE, LAYOUT, 4, ran(), SENT) == []
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,7 @@ class PlayedGuest:
     vm: PlayedVm = field(default_factory=PlayedVm)
     asked: list[Any] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
-    forgets: int = 0  # answers of each batch
-    makes_none: bool = False  # of the requests that are to fail
+    makes: int = 10**9  # of the requests of a batch that are to fail, the first ones
 
     def record(self, folder: Path, options: str) -> Ran:
         assert (folder / "start.img").exists()
@@ -198,9 +197,8 @@ class PlayedGuest:
     def inject(self, folder: Path, options: str, injections: Iterable[Injection]) -> list[Ran]:
         wanted = list(injections)
         self.asked.append((folder.name, options, wanted))
-        sent = [] if self.makes_none else [self.recording.sent[0]]
-        answers = [replace(self.recording, sent=sent) for _ in wanted]
-        return answers[self.forgets :]
+        failed = [self.recording.sent[:1] if one < self.makes else [] for one in range(len(wanted))]
+        return [replace(self.recording, sent=sent) for sent in failed]
 
 
 @pytest.fixture
@@ -265,16 +263,23 @@ def test_every_request_after_the_beginning_fails_once(builds: Builds) -> None:
     assert {(fault.kind, fault.op) for fault in result.faults} == {(DATA, READY - 1)}
 
 
-def test_a_guest_that_answers_for_fewer_requests_is_an_error(builds: Builds) -> None:
-    one, guest, _ = sweeper(builds, recorded(2))
-    guest.forgets = 1
-    with pytest.raises(ValueError, match="shorter"):
-        one.sweep(CASE)
+@pytest.mark.parametrize(("makes", "made"), [(BATCH, BATCH + 2), (2, 4), (1, 2)])
+def test_a_case_knows_how_many_requests_were_to_fail_and_how_many_did(
+    builds: Builds, makes: int, made: int
+) -> None:
+    one, guest, _ = sweeper(builds, recorded(BATCH + 2))
+    guest.makes = makes
+    result = one.sweep(CASE)
+    assert (result.asked, result.made) == (BATCH + 2, made)
+    assert [fault.first for fault in result.faults] == [
+        *range(1, min(makes, BATCH) + 1),
+        *range(BATCH + 1, BATCH + 1 + min(makes, 2)),
+    ]
 
 
 def test_a_case_none_of_whose_requests_is_made_again_is_an_error(builds: Builds) -> None:
     one, guest, _ = sweeper(builds, recorded(2))
-    guest.makes_none = True
+    guest.makes = 0
     with pytest.raises(FastsyncError) as error:
         one.sweep(CASE)
     assert str(error.value) == f"{CASE.name}: none of its 2 requests was made a second time"
@@ -301,7 +306,8 @@ def test_requests_of_the_unmount_fail_only_if_the_workload_says_so(
     monkeypatch.setattr(sweep, "faulty_unmount", lambda name: name == "periodic")
     monkeypatch.setattr(sweep, "make_script", lambda _name: SCRIPT)
     one, _, _ = sweeper(builds, recorded(3, mark=len(SCRIPT.lines)))
-    assert len(one.sweep(replace(CASE, workload=workload)).faults) == count
+    result = one.sweep(replace(CASE, workload=workload))
+    assert (result.asked, result.made) == (count, count)
 
 
 def test_a_recording_must_work_and_leave_a_clean_log(builds: Builds) -> None:

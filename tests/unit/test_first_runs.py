@@ -53,6 +53,16 @@ def test_packages_that_cannot_be_installed_are_no_first_run(tmp_path: Path, fail
         await_text(tmp_path / "apt.log", "\n")
 
 
+def test_packages_are_whole_before_their_folder_goes(tmp_path: Path, fails: Path) -> None:
+    apt = fails.parent / "bin" / "apt-get"
+    apt.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nsleep 0.5\ntouch {tmp_path}/ended\n")
+    with pytest.raises(KeyError), installing(tmp_path):
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        raise KeyError
+    assert (tmp_path / "ended").exists()
+
+
 def test_a_demo_has_its_own_cache_and_a_log(tmp_path: Path) -> None:
     makefile = tmp_path / "Makefile"
     makefile.write_text("demo:\n\t@echo cache: $$FASTSYNC_CACHE; echo well >&2\n")
@@ -63,6 +73,16 @@ def test_a_demo_has_its_own_cache_and_a_log(tmp_path: Path) -> None:
     makefile.write_text("demo:\n\t@false\n")
     assert timed_demo(tmp_path, tmp_path / "cache", tmp_path / "logs" / "2") is None
     assert "Error 1" in (tmp_path / "logs" / "2").read_text()
+
+
+def test_a_demo_that_hangs_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has what it said until then."""
+    monkeypatch.setattr(first_runs, "LIMIT_S", 0.5)
+    (tmp_path / "Makefile").write_text("demo:\n\t@echo begun; sleep 100\n")
+    log = tmp_path / "logs" / "1"
+    assert timed_demo(tmp_path, tmp_path / "cache", log) is None
+    said = log.read_text().splitlines()
+    assert said[0] == "begun" and said[-1] == "sh took longer than 0.5 s and was killed"
 
 
 def test_what_is_said_of_runs() -> None:

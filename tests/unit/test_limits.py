@@ -93,3 +93,21 @@ def test_oldest_logs_are_forgotten(tmp_path: Path) -> None:
     forget_oldest(tmp_path, 2)
     left = {file.name for file in tmp_path.iterdir() if file.is_file()}
     assert left == {"console-3.log", "console-4.log", "other"}
+
+
+def test_the_log_of_a_guest_is_kept_while_it_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "build_dir", lambda: tmp_path)
+    monkeypatch.setattr(console, "KEPT_LOGS", 2)
+    quiet = Console()
+    log = quiet.path
+    os.utime(log, (0, 0))
+    later = []
+    for number in range(1, 5):  # guests that have ended
+        later.append(Console().path)
+        os.utime(later[-1], (number, number))
+    assert log.exists() and [one.exists() for one in later] == [False, False, True, True]
+    del quiet
+    forget_oldest(log.parent, 1)
+    assert not log.exists() and [one.exists() for one in later] == [False, False, False, True]

@@ -1,10 +1,12 @@
 """lint.py on logs that the compiler and sparse could have written."""
 
+import runpy
+import warnings
 from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host import lint
+from fastsync_lab.host import interrupt, kernels, lint
 from fastsync_lab.host.build import Kbuild
 from fastsync_lab.host.chroot import HERE
 from fastsync_lab.host.errors import FastsyncError
@@ -51,3 +53,25 @@ def test_what_cannot_be_checked_is_no_clean_bill(
 def test_only_compat_headers_may_ask_for_the_kernels_version(name: str, words: list[str]) -> None:
     options = lint.checkpatch_options(Path(name))
     assert [word for word in options if word not in ("--ignore", name)] == words
+
+
+def test_a_signal_ends_it_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As interrupt.guarded() does; it is not run here."""
+    ran: list[str] = []
+    monkeypatch.setattr(interrupt, "guarded", lambda main: ran.append(main.__name__))
+    monkeypatch.setattr(kernels, "load_series", dict)
+    with warnings.catch_warnings(action="ignore"):  # it is imported already
+        runpy.run_module(lint.__name__, run_name="__main__")
+    assert ran == ["main"]
+
+
+@pytest.mark.parametrize("complaints", [[], ["mtime.c:1: x", "mtime.c:2: y"]])
+def test_a_complaint_is_told_by_the_status(
+    complaints: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lint, "kernel_complaints", lambda: complaints)
+    with pytest.raises(SystemExit) as ended:
+        lint.main()
+    assert ended.value.code == bool(complaints)
+    said = capsys.readouterr().out.splitlines()
+    assert said == complaints if complaints else "have nothing to say" in said[0]

@@ -25,6 +25,8 @@ DIFF = """\
 +    return least < figure
 """
 JUDGE, ORACLE = "fastsync_lab/study/judge.py", "fastsync_lab/crash/oracle.py"
+CONFIG = f"[tool.mutmut]\nonly_mutate = {{}}\n{mutants.SELECTION} = {{}}\n"
+FRESH = "The modules are of this tree. The tests are of this tree."
 CHANGE = Change(JUDGE, "return least <= figure", "return least < figure")
 
 
@@ -84,11 +86,12 @@ def test_a_module_that_was_not_tried_is_a_problem() -> None:
 
 def test_the_document_has_the_numbers_and_the_reasons() -> None:
     outcomes = [Outcome(JUDGE, 100, 95), Outcome(ORACLE, 300, 300)]
-    digests = {JUDGE: "0a1b", ORACLE: "2c3d"}
+    digests = {JUDGE: "0a1b", ORACLE: "2c3d", mutants.TESTS: "4e5f"}
     text = mutants.document(outcomes, [CHANGE], {CHANGE: "of a NaN alone"}, digests)
     assert f"| {JUDGE} | 100 | 95 | 95.0% | 0a1b |" in text
     assert "| all | 400 | 395 | 98.8% |  |" in text
-    assert "\nThe modules are of this tree.\n" in text
+    assert "| the tests |  |  |  | 4e5f |" in text
+    assert "\nThe modules are of this tree. The tests are of this tree.\n" in text
     line = "`return least < figure` in place of `return least <= figure`: of a NaN alone"
     assert f"- {JUDGE}: {line}\n" in text
     assert "not explained" in mutants.document(outcomes, [CHANGE], {}, digests)
@@ -96,16 +99,18 @@ def test_the_document_has_the_numbers_and_the_reasons() -> None:
     assert whole.endswith("## Those that survive\n\nNone.\n")
 
 
-def test_the_document_says_which_modules_have_changed_since(
+def test_the_document_says_what_has_changed_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {JUDGE, ORACLE}
-    for name in names:
-        (tmp_path / name).parent.mkdir(parents=True)
+    test_judge, test_oracle = "tests/unit/test_judge.py", "tests/unit/test_oracle.py"
+    for name in (JUDGE, ORACLE, test_judge, test_oracle):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
+    (tmp_path / "pyproject.toml").write_text(CONFIG.format([JUDGE], [test_judge, test_oracle]))
     (tmp_path / "docs").mkdir()
     path = tmp_path / mutants.DOCUMENT
     digests = mutants.digests_of(tmp_path, [JUDGE, ORACLE])
+    digests[mutants.TESTS] = mutants.tests_digest(tmp_path)
     assert all(re.fullmatch("[0-9a-f]{12}", digest) for digest in digests.values())
     written = mutants.document(
         [Outcome(JUDGE, 100, 95), Outcome(ORACLE, 3, 3)], [CHANGE], {}, digests
@@ -117,16 +122,37 @@ def test_the_document_says_which_modules_have_changed_since(
         mutants.write_age()
         text = path.read_text()
         line = next(line for line in text.splitlines() if line.startswith("The modules are "))
-        assert text == written.replace("The modules are of this tree.", line)
+        assert text == written.replace(FRESH, line)
         return line
 
-    assert said() == "The modules are of this tree."
+    assert said() == FRESH
     (tmp_path / JUDGE).write_text("changed")
+    (tmp_path / test_judge).write_text("changed")
     assert said() == (
-        f"The modules are of this tree, but for some older than this tree's: {JUDGE}."
+        f"The modules are of this tree, but for some older than this tree's: {JUDGE}. "
+        "The tests are older than this tree's."
     )
     (tmp_path / ORACLE).unlink()
-    assert said() == "The modules are older than this tree's."
+    (tmp_path / test_judge).write_text(test_judge)
+    assert said() == "The modules are older than this tree's. The tests are of this tree."
+    (tmp_path / test_oracle).unlink()
+    assert said().endswith(" The tests are older than this tree's.")
+
+
+def test_a_document_without_a_digest_of_the_tests_is_of_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "repo_root", lambda: tmp_path)
+    (tmp_path / "pyproject.toml").write_text(CONFIG.format([], ["tests/a.py"]))
+    (tmp_path / "docs").mkdir()
+    path = tmp_path / mutants.DOCUMENT
+    digests = {JUDGE: "", mutants.TESTS: mutants.began_with(tmp_path)}
+    for line in ("The modules are of this tree.", FRESH):
+        path.write_text(f"{line}\n\n{mutants.document([], [], {}, digests)}")
+        mutants.write_age()
+        assert path.read_text().startswith(
+            "The modules are of this tree. The tests are older than this tree's.\n"
+        )
 
 
 def test_what_is_configured_explained_and_told_is_there() -> None:
@@ -137,12 +163,9 @@ def test_what_is_configured_explained_and_told_is_there() -> None:
     reasons = mutants.load_reasons((repo_root() / "tests" / "mutants.toml").read_text())
     assert {one.module for one in reasons} <= set(modules)
     told = (repo_root() / mutants.DOCUMENT).read_text()
-    assert [name for name, _ in mutants.ROW.findall(told)] == modules
+    assert [name for name, _ in mutants.ROW.findall(told) if name != mutants.TESTS] == modules
     assert len(mutants.AGE.findall(told)) == 1  # `./fastsync report` keeps it up to date
     assert all((repo_root() / name).exists() for name in re.findall(r"`(tests/\S+\.py)`", told))
-
-
-MODULES = "[tool.mutmut]\nonly_mutate = {}\n"
 
 
 def test_the_copy_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,22 +173,24 @@ def test_the_copy_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.Monk
     (origin / "a").mkdir(parents=True)
     for name in ("a/same", "a/changed", "gone"):
         (origin / name).write_text(name)
-    (origin / "pyproject.toml").write_text(MODULES.format(["x", "y"]))
+    (origin / "pyproject.toml").write_text(CONFIG.format(["x", "y"], ["a/changed"]))
     shell.run(["git", "init", "-q"], cwd=origin)
     shell.run(["git", "add", "."], cwd=origin)
     monkeypatch.setattr(mutants, "repo_root", lambda: origin)
     mutants.copy_tree(target)
     (target / "mutants").mkdir()  # what mutmut keeps
-    before = (target / "a" / "same").stat().st_mtime_ns
+    before, tests = (target / "a" / "same").stat().st_mtime_ns, mutants.tests_digest(origin)
+    assert mutants.began_with(target) == tests
     (origin / "a" / "changed").write_text("new")
     (origin / "gone").unlink()
-    (origin / "pyproject.toml").write_text(MODULES.format(["y"]))
+    (origin / "pyproject.toml").write_text(CONFIG.format(["y"], ["a/changed"]))
     mutants.copy_tree(target)
     assert (target / "a" / "same").stat().st_mtime_ns == before
     assert (target / "a" / "changed").read_text() == "new"
     assert not (target / "gone").exists()
-    assert (target / "mutants").exists()
-    (origin / "pyproject.toml").write_text(MODULES.format(["y", "z"]))
+    assert (target / "mutants").exists() and mutants.began_with(target) == tests
+    (origin / "pyproject.toml").write_text(CONFIG.format(["y", "z"], ["a/changed"]))
     mutants.copy_tree(target)
     assert (target / "a" / "same").read_text() == "a/same"
     assert not (target / "mutants").exists()
+    assert mutants.began_with(target) == mutants.tests_digest(origin) != tests

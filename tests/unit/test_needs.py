@@ -55,11 +55,12 @@ def test_each_command_looks_for_its_own_first(
     (tree / "tests" / "generic" / "001").write_text("_begin_fstest quick\n")
     (tree / "check").write_text("")
     script = (
-        "from fastsync_lab.cli import calibrate, main as cli, series, study, xfstests; "
+        "from fastsync_lab.cli import build, calibrate, crash, faults, main as cli, series; "
+        "from fastsync_lab.cli import study, xfstests; "
         "from fastsync_lab.host import needs; "
         "needs.SYSTEM_FOLDERS = (); "
-        "cli.fetch_kernel = series.fetch_kernel = None; "
-        "cli.crash_command.run = cli.faults_command.run = xfstests.run = None; "
+        "build.fetch_kernel = series.fetch_kernel = None; "
+        "crash.command.run = faults.command.run = xfstests.run = None; "
         "study.run_studies = calibrate.calibration.calibrate = None; cli.main()"
     )
     env = {"PATH": str(there), "FASTSYNC_CACHE": str(tmp_path / "cache")}

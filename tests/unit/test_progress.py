@@ -123,6 +123,17 @@ def test_a_download_tells_how_much_has_come(tmp_path: Path) -> None:
     assert all(isinstance(one, Passing) for one in said)
 
 
+def test_a_file_that_is_renamed_meanwhile_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    (tmp_path / "linux-image_1_amd64.deb").symlink_to(tmp_path / "renamed")
+    (tmp_path / "linux-image_2_amd64.deb").write_bytes(bytes(2_000_000))
+    monkeypatch.setattr(Path, "is_file", lambda _: True)  # it was there a moment ago
+    fetch.sizer("linux-image", tmp_path, said.append)()
+    assert said == ["fetching linux-image: 2 MB"]
+
+
 def test_a_build_tells_how_many_files_are_compiled(tmp_path: Path) -> None:
     said: list[str] = []
     log = tmp_path / "log"

@@ -14,7 +14,7 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.limits import Limit
 from fastsync_lab.machine import console, vm
-from fastsync_lab.machine.channel import Channel
+from fastsync_lab.machine.channel import Channel, parse_done
 from fastsync_lab.machine.config import CONTROL_PORT, VmConfig
 
 Answer = Callable[[str, bytes], bytes | None]  # to a request and its body; None: hang up
@@ -243,9 +243,9 @@ def test_file_that_there_is_not_or_that_has_no_room(boot: Boot, tmp_path: Path) 
 
 @pytest.mark.parametrize("line", ["", "ready", "done 1 2", "done -1 0 0", "done 1 2 3 4"])
 def test_other_answers_are_refused(line: str) -> None:
-    assert vm.parse_done("done 3 17 0") == (3, 17, 0)
+    assert parse_done("done 3 17 0") == (3, 17, 0)
     with pytest.raises(FastsyncError, match=re.escape(f"answered {line!r}")):
-        vm.parse_done(line)
+        parse_done(line)
 
 
 def test_name_of_a_script_is_its_first_line_shortened() -> None:

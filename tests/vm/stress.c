@@ -111,10 +111,7 @@ static void check_size(void)
 		errx(3, "the size is %lld, should be %lld", (long long)st.st_size, model.size);
 }
 
-/*
- * A range inside the file, of whole blocks if align says so; 0 if there is none.
- * Most are short, some long enough to make a folio of many blocks.
- */
+/* A range inside the file, of whole blocks if align says so; 0 if there is none. */
 static size_t draw_range(off_t *offset, long long limit, int align)
 {
 	size_t unit = align ? BLOCK : 1, length, most = draw(4) ? 8 * BLOCK : MAX_SIZE;
