@@ -1,7 +1,6 @@
 """The command `calibrate`."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -18,28 +17,7 @@ from fastsync_lab.host.errors import UsageError, check_names
 from fastsync_lab.host.progress import progress
 from fastsync_lab.machine.processor import DEFAULT_MIPS, check_mips, processor_names
 from fastsync_lab.study import calibration, latencies
-from fastsync_lab.study.grid import Grid, Part
-
-WIDTH = 220  # of the terminal, at least: a row of flags is long
-
-
-def print_parts(parts: Sequence[Part]) -> None:
-    """Show a calibration on the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    out = Console(highlight=False, markup=False, soft_wrap=True, width=WIDTH)
-    for part in parts:
-        if isinstance(part, Grid):
-            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-            for index, head in enumerate(part.head):
-                justify: Literal["left", "right"] = "left" if index < part.texts else "right"
-                table.add_column(head.replace("`", ""), justify=justify, no_wrap=True)
-            for line in part.lines:
-                table.add_row(*(text.replace("`", "") for text in line))
-            out.print(table)
-        else:
-            out.print(part.replace("`", ""))
+from fastsync_lab.study.grid import print_parts
 
 
 def calibrate(

@@ -13,7 +13,7 @@ from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
-from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.grid import Grid, Part, print_parts
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
 FORMAT = 3
@@ -136,19 +136,12 @@ def numbers(
 
 def print_outcomes(outcomes: Sequence[Outcome]) -> None:
     """A line a case, a line for all, and how to repeat what failed."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("workload", "mode", "journal"):
-        table.add_column(title)
-    for title in COLUMNS:
-        table.add_column(title, justify="right")
-    for one in outcomes:
-        table.add_row(one.case.workload, one.case.mode, one.case.journal, *numbers([one]))
+    lines = [
+        [one.case.workload, one.case.mode, one.case.journal, *numbers([one])] for one in outcomes
+    ]
     if len(outcomes) > 1:
-        table.add_row("together", "", "", *numbers(outcomes))
-    Console(highlight=False).print(table)
+        lines.append(["together", "", "", *numbers(outcomes)])
+    print_parts([Grid(["workload", "mode", "journal", *COLUMNS], lines, texts=3)])
     for one in outcomes:
         print(*failure_lines(one), sep="\n", end="\n" if one.failures else "")
 

@@ -27,7 +27,7 @@ from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.machine.device import load_profile
-from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.grid import Grid, Part, print_parts
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
 FORMAT = 3
@@ -184,17 +184,9 @@ def kind_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 
 def print_results(results: Sequence[Result]) -> list[str]:
     """A line a mode, and what was different, which is returned as well."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("mode")
-    for title in COLUMNS:
-        table.add_column(title, justify="right")
     verdicts, differences = compare(results)
-    for row in table_rows(results, verdicts, differences):
-        table.add_row(*row)
-    Console(highlight=False).print(table)
+    rows = table_rows(results, verdicts, differences)
+    print_parts([Grid(["mode", *COLUMNS], rows, texts=1)])
     for line in filter(None, [not_made(results), *differences]):
         print(line)
     return differences

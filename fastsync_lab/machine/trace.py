@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 
 from fastsync_lab.host.errors import FastsyncError
@@ -48,11 +47,6 @@ class Request:
     sector: int
     sectors: int
     service_ns: int | None = None
-
-    @property
-    def end_ns(self) -> int | None:
-        """When it was complete, if the trace says so."""
-        return None if self.service_ns is None else self.time_ns + self.service_ns
 
     @property
     def is_flush(self) -> bool:
@@ -150,13 +144,6 @@ def parse_trace(text: str) -> Trace:
 def nanoseconds(first: str, microseconds: str | None) -> int:
     """The time of an event: seconds and microseconds, or ns."""
     return int(first) * 1_000_000_000 + int(microseconds) * 1000 if microseconds else int(first)
-
-
-def most_in_flight(requests: Sequence[Request]) -> int:
-    """How many requests were issued and not complete, at most; one that ends makes room first."""
-    steps = [(r.time_ns, 1) for r in requests]
-    steps += [(r.end_ns, -1) for r in requests if r.end_ns is not None]
-    return max(accumulate(step for _, step in sorted(steps)), default=0)
 
 
 # --- where things lie on the device ------------------------------------------------------------
@@ -297,10 +284,8 @@ class Accounting:
         }
 
 
-def sequential_ratio(
-    writes: Sequence[tuple[int, int]], burst_sectors: int = BURST_SECTORS
-) -> float:
-    """Share of sectors written in bursts longer than `burst_sectors`.
+def sequential_ratio(writes: Sequence[tuple[int, int]]) -> float:
+    """Share of sectors written in bursts longer than BURST_SECTORS.
 
     `writes` are (first sector, sectors) in the order of issue; a write that begins where the one
     before it ended goes on with its burst.
@@ -309,12 +294,12 @@ def sequential_ratio(
     expected: int | None = None
     for sector, sectors in writes:
         if sector != expected:
-            in_bursts += burst if burst > burst_sectors else 0
+            in_bursts += burst if burst > BURST_SECTORS else 0
             burst = 0
         burst += sectors
         total += sectors
         expected = sector + sectors
-    in_bursts += burst if burst > burst_sectors else 0
+    in_bursts += burst if burst > BURST_SECTORS else 0
     return in_bursts / total if total else 0.0
 
 

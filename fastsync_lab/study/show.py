@@ -7,7 +7,7 @@ from fastsync_lab.host.age import OLDER
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.options import DEFAULT_INTERVAL_MS
 from fastsync_lab.study.contract import Study, Table, required_of
-from fastsync_lab.study.grid import Grid
+from fastsync_lab.study.grid import Grid, drawn
 from fastsync_lab.study.judge import LABELS, Verdict, judge
 from fastsync_lab.study.rows import CLASS_METRICS, METRICS, Line, Place, Stat, sweeps
 from fastsync_lab.study.store import Result
@@ -266,18 +266,14 @@ def older_modules(results: Sequence[Result]) -> list[str]:
 # --- the terminal ------------------------------------------------------------------------------
 
 
-def print_grid(out: "Console", grid: Grid) -> None:
-    """Print a table of one device; a word that stands above is left out."""
-    from rich.table import Table as Drawn
-
-    drawn = Drawn(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for index, head in enumerate(grid.head[1:], 1):
-        drawn.add_column(head, justify="left" if index < grid.texts else "right", no_wrap=True)
-    last = ""
-    for _, name, *rest in grid.lines:
-        drawn.add_row("" if name == last else name, *rest)
-        last = name
-    out.print(drawn, highlight=False)
+def of_one_device(grid: Grid) -> Grid:
+    """A table without the device; a name that stands above is left out."""
+    names = ["", *(name for _, name, *_ in grid.lines)]
+    lines = [
+        ["" if name == above else name, *rest]
+        for above, (_, name, *rest) in zip(names, grid.lines, strict=False)
+    ]
+    return Grid(grid.head[1:], lines, grid.texts - 1)
 
 
 def print_results(
@@ -296,7 +292,7 @@ def print_results(
         out.print(title, style="bold underline", highlight=False)
         for table in study.tables:
             if grid := table_grid(study, table, result.lines):
-                print_grid(out, grid)
+                out.print(drawn(of_one_device(grid)), highlight=False)
         for remark in study.remarks(result.lines):
             out.print(remark, highlight=False)
         out.print()

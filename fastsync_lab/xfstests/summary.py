@@ -6,7 +6,7 @@ from typing import Any
 
 from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import repo_root
-from fastsync_lab.study.grid import Grid, Part
+from fastsync_lab.study.grid import Grid, Part, print_parts
 from fastsync_lab.study.keeper import (
     DOCUMENT,
     Result,
@@ -82,16 +82,7 @@ def differences(runs: Mapping[str, Runs], tests: Iterable[str]) -> list[tuple[st
 
 def print_results(runs: Mapping[str, Runs], tests: Sequence[str]) -> bool:
     """A line a mode, then each difference; whether one of them is a failure of ours."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("mode")
-    for title in COLUMNS:
-        table.add_column(title, justify="right")
-    for row in table_rows(runs, tests):
-        table.add_row(*row)
-    Console(highlight=False).print(table)
+    print_parts([Grid(["mode", *COLUMNS], table_rows(runs, tests), texts=1)])
     found = differences(runs, tests)
     for mode, test, what in found:
         print(f"{mode} {test}: {what} ({history(runs, mode, test)})")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fastsync_lab.cli import calibrate as command
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
@@ -19,7 +18,7 @@ from fastsync_lab.study import calibration
 from fastsync_lab.study.calibration import FIGURES, Figures, figures_of, typical, worst
 from fastsync_lab.study.contract import Program
 from fastsync_lab.study.documents import marks
-from fastsync_lab.study.grid import Grid
+from fastsync_lab.study.grid import Grid, print_parts
 
 HOST = {"syscall": 100.0, "switch": 1400.0, "fault": 1800.0, "memcpy": 150.0, "read": 400.0,
         "write": 420.0, "crc32c": 160.0, "crc32_be": 2000.0}  # fmt: skip
@@ -177,7 +176,7 @@ def test_the_tables_have_host_and_guest_beside_each_other() -> None:
 
 def test_the_terminal_shows_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     found = result(guest("far", times(2, read=4)), guest("near", times(8, read=1.5)))
-    command.print_parts(calibration.parts(found))
+    print_parts(calibration.parts(found))
     shown = capsys.readouterr().out
     assert "The nearest is near" in shown and "max,-far a=1" in shown and "1.69" in shown
 
