@@ -361,7 +361,7 @@ class Vm:
         profile: DeviceProfile,
         flashdev_ko: Path,
         *,
-        capacity_mib: int = 512,
+        capacity_mib: int,
         devices: int = 1,
         lose_cache: bool = False,
     ) -> str:

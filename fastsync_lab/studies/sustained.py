@@ -53,7 +53,7 @@ def read(cell: Cell[Sustained], output: Output) -> Subjects:
 
 LOG = "--rw=write --size=64M --unlink_each_loop=1"
 FULL = Axes(
-    title="A minute of 4 KiB appends, new files, scattered pages, 8 appenders, fsync each",
+    title="A minute of 4 KiB appends, new files, scattered pages, 8 appenders, all synced",
     devices=FLASH,
     systems=(STOCK, *EAGERS, *NEAREST_PEERS),
     workloads=(

@@ -231,14 +231,19 @@ class Study(Generic[W]):
     wants       which points of the axes are run
     programs    what is compiled for it
     packages    those of the root image whose version a figure depends on
+    image       the root image that its guests boot from
     modules     modules of kernel/ that are loaded, beside the device's
     setup       bash that is run once, when the guest has booted
     traced      whether block requests are traced and counted for each subject
     nr_requests what a queue may hold on a device where the model's number of tags would give
                 another figure than drivers do
+    capacity_mib, memory_mib
+                of the device, and of the guest
     limit_s     of one run, in seconds of the host's processor
     required    what the figures must show
     compared    the axis whose names stand beside each other
+    tables      its tables, each of some metrics
+    beside      what stands beside each other in the headline's table, and in which ratios
     headline    workload and subject of the lines that a reader sees first
     drawn       workload and subject of the lines that have figures, if not the headline's
     remarks     sentences below the tables of some of its lines
