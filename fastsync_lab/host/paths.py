@@ -39,7 +39,9 @@ def build_dir() -> Path:
 
 
 def results_dir() -> Path:
-    """Result files (JSON) and plots."""
+    """Result files (JSON) and plots: $FASTSYNC_RESULTS, else results/ of the tree."""
+    if own := os.environ.get("FASTSYNC_RESULTS"):
+        return Path(own).absolute()
     return repo_root() / "results"
 
 

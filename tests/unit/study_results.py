@@ -1,12 +1,13 @@
 """Results of studies, made up: for what reads, judges and shows them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from fastsync_lab.host.build import source_digest
 from fastsync_lab.machine.processor import DEFAULT_MIPS, SPEEDS, load_processor
-from fastsync_lab.study.rows import series_name
+from fastsync_lab.study.rows import Line, Place, Stat, series_name
 from fastsync_lab.study.store import Result, modules_of, parse_result
 
 ENVIRONMENT: dict[str, Any] = {
@@ -157,3 +158,13 @@ def scheduled(own_ms: float, base_ms: float = 9.0) -> Result:
     cells = [waits("no writer", 0.1, 0.0), waits("mq-deadline", base_ms, 50.0)]
     cells += [waits("bfq", base_ms - 0.4, 50.0), waits("qasio, boost off", 1.0, 50.0)]
     return result([*cells, waits("qasio", own_ms, 49.0)], "qasio", device="emmc")
+
+
+PLACE = Place("6.12.1", "e", "ufs", "w", "", "default", "defer")
+VALUES = {"ops_per_s": 100.0, "kib": 16.0, "kib_journal": 12.0}
+
+
+def line(system: str = "defer", values: Mapping[str, float] | None = None, **axes: Any) -> Line:
+    """A line: 100 operations a second, 4 KiB of data and 12 of journal for each."""
+    stats = {name: Stat(value) for name, value in {**VALUES, **(values or {})}.items()}
+    return Line(replace(PLACE, system=system, **axes), stats)

@@ -311,7 +311,10 @@ def test_cache_folder(
     assert cache_dir() == Path(expected)
 
 
-def test_folders_lie_in_the_repository() -> None:
+def test_folders_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTSYNC_RESULTS", "/elsewhere")
+    assert results_dir() == Path("/elsewhere")
+    monkeypatch.delenv("FASTSYNC_RESULTS")
     assert build_dir() == repo_root() / "build"
     assert results_dir() == repo_root() / "results"
     assert os.access(repo_root() / "fastsync", os.X_OK)

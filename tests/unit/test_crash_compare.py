@@ -7,7 +7,7 @@ from fastsync_lab.crash.compare import compared_with_stock
 from fastsync_lab.crash.junk import junk
 from fastsync_lab.crash.oracle import junk_problems
 from fastsync_lab.crash.summary import failure_lines
-from tests.unit.test_crash_oracle import file
+from tests.unit.crashes import file
 
 
 def outcome(case: Case, *failures: Failure) -> Outcome:

@@ -5,7 +5,7 @@ import pytest
 from fastsync_lab.crash.flight import parse_flights
 from fastsync_lab.crash.log import Flight, Write, parse_log
 from fastsync_lab.host.errors import FastsyncError
-from tests.unit.test_crash_log import FLUSHED, fua, make_log, write
+from tests.unit.crash_logs import FLUSHED, fua, make_log, write
 
 HEAD = "# entries-in-buffer/entries-written: {0}/{1}   #P:1\n"
 

@@ -21,7 +21,7 @@ from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import read_sqlite
 from fastsync_lab.host.shell import Completed
-from tests.unit.test_crash_oracle import trace
+from tests.unit.crashes import trace
 
 START = 10**18
 FILE = File(12, 0o100644, 0, 0, 1, 1, START, START, {}, (7,))

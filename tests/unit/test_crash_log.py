@@ -6,7 +6,6 @@ from fastsync_lab.crash.log import (
     DISCARD,
     ENTRY,
     FLUSH,
-    FUA,
     MAGIC,
     MARK,
     SUPER,
@@ -16,44 +15,11 @@ from fastsync_lab.crash.states import (
     first_event_after,
 )
 from fastsync_lab.host.errors import FastsyncError
-
-SECTOR = 512
-Entry = tuple[int, int, bytes]  # flags, sector, data or a mark's text
-
-
-def entry_bytes(entry: Entry, sector_size: int) -> bytes:
-    flags, sector, data = entry
-    text = data if flags & MARK else b""
-    body = b"" if flags & MARK else data
-    scale = sector_size // SECTOR
-    head = ENTRY.pack(sector // scale, len(body) // sector_size, flags, len(text)) + text
-    return head.ljust(sector_size, b"\0") + body
-
-
-def make_log(*entries: Entry, sector_size: int = SECTOR, end: bool = True) -> bytes:
-    all_entries = [*entries, *([(MARK, 0, b"dm-log-writes-end")] if end else [])]
-    head = SUPER.pack(MAGIC, 1, len(all_entries), sector_size).ljust(sector_size, b"\0")
-    return head + b"".join(entry_bytes(entry, sector_size) for entry in all_entries)
-
-
-def write(sector: int, letter: str, count: int = 1) -> Entry:
-    return 0, sector, letter.encode() * count * SECTOR
-
-
-def mark(number: int) -> Entry:
-    return MARK, 0, str(number).encode()
-
-
-FLUSHED: Entry = (FLUSH, 0, b"")
-
+from tests.unit.crash_logs import FLUSHED, SECTOR, entry_bytes, fua, make_log, mark, write
 
 NO_LOG = "this is not a log of dm-log-writes"
 NO_END = "the log has no end: its device was too small, or is in use"
 DISCARDS = "the log has a discard: what it leaves behind is not known"
-
-
-def fua(sector: int, letter: str) -> Entry:
-    return FUA, sector, letter.encode() * SECTOR
 
 
 def test_events_are_flushes_and_fua_writes() -> None:

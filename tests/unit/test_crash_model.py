@@ -9,23 +9,16 @@ from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.nodes import Node, Shift, Version, resize
 from fastsync_lab.crash.oracle import Oracle
 from fastsync_lab.crash.trace import Op
-from tests.unit.test_crash_oracle import MS, START, file, judge, trace, written
-
-BLOCK = 4096
-SECTORS = 8  # in a block
-COLLAPSE, INSERT = 0x08, 0x20
-
-
-def at(op: int) -> int:
-    """When an operation of trace() ran."""
-    return START + op * 50 * MS
-
-
-def blocks(*contents: tuple[int, int] | None) -> bytes:
-    """Blocks as (operation, block that it wrote to), or None for a hole."""
-    return b"".join(
-        written(one[0], BLOCK, one[1] * SECTORS) if one else bytes(BLOCK) for one in contents
-    )
+from tests.unit.crashes import (
+    BLOCK,
+    SHIFTED,
+    at,
+    blocks,
+    file,
+    judge,
+    trace,
+    written,
+)
 
 
 def contents_problems(ops: Sequence[Op], contents: bytes, returned: int, stamp: int) -> list[str]:
@@ -33,10 +26,6 @@ def contents_problems(ops: Sequence[Op], contents: bytes, returned: int, stamp: 
 
 
 OLD = blocks((1, 0), (1, 1), (1, 2), (1, 3))
-SHIFTED = (
-    (f"falloc f {COLLAPSE} {BLOCK} {BLOCK}", blocks((1, 0), (1, 2), (1, 3))),
-    (f"falloc f {INSERT} {BLOCK} {BLOCK}", blocks((1, 0), None, (1, 1), (1, 2), (1, 3))),
-)
 
 
 @pytest.mark.parametrize(("call", "new"), SHIFTED, ids=["collapse", "insert"])

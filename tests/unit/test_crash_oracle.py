@@ -9,55 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastsync_lab.crash.extfs import File, Tree, checksums
-from fastsync_lab.crash.junk import junk, shown
-from fastsync_lab.crash.oracle import Oracle, Promise, junk_problems
-from fastsync_lab.crash.trace import Op, begun, parse_trace, sector_contents
+from fastsync_lab.crash.junk import junk
+from fastsync_lab.crash.oracle import Promise, junk_problems
+from fastsync_lab.crash.trace import begun, parse_trace
 from fastsync_lab.host.errors import FastsyncError
-
-MS = 10**6
-START = 10**18
-REGULAR = 0o100644
-
-
-def trace(*lines: str, step_ms: int = 50) -> list[Op]:
-    """Operations of one thread, each after the one before; files get inodes 12, 13, ..."""
-    inodes: dict[str, int] = {}
-    ops: list[Op] = []
-    for number, line in enumerate(lines):
-        words = tuple(line.split())
-        name = words[0]
-        if name in ("create", "mkdir"):
-            inodes[words[1]] = 12 + len(set(inodes.values()))
-        elif name in ("rename", "link"):
-            inodes[words[2]] = inodes[words[1]]
-        now = START + number * step_ms * MS
-        changes = name not in ("fsync", "fdatasync", "msync", "sync", "sleep")
-        stamp = now if changes or not ops else ops[-1].mtime_ns
-        target = words[-1] if name in ("rename", "link") else words[-1 if len(words) < 2 else 1]
-        ops.append(Op(number, 0, words, 2 * number, 2 * number + 1, now, now + MS,
-                      inodes.get(target, 0), 0, stamp, stamp))  # fmt: skip
-    return ops
-
-
-def file(ino: int, contents: bytes = b"", *, stamp: int = START, mode: int = REGULAR) -> File:
-    sectors, stale = checksums(contents), shown(contents)
-    return File(ino, mode, 0, 0, 1, len(contents), stamp, stamp, {}, sectors=sectors, junk=stale)
-
-
-def written(op: int, size: int, first: int = 0) -> bytes:
-    """What operation `op` writes from sector `first` on."""
-    sectors = range(first, first + -(-size // 512))
-    return b"".join(sector_contents(op, sector) for sector in sectors)[:size]
-
-
-EXACT = Promise()
-
-
-def judge(ops: Sequence[Op], tree: Tree, returned: int, promise: Promise = EXACT) -> list[str]:
-    """Problems when the first `returned` operations had returned."""
-    return Oracle(ops, promise).problems(tree, frozenset(range(returned)))
-
+from tests.unit.crashes import MS, START, file, judge, trace, written
 
 BASIC = ("create f", "write f 0 4096", "fsync f", "write f 0 4096")
 AT = START + 50 * MS  # when operation 1 wrote

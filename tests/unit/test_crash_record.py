@@ -16,7 +16,7 @@ from fastsync_lab.crash.script import Script
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.kernel_log import said_by_kernel
-from tests.unit.test_kernel_log import BAD_LINES, CLEAN_LOG
+from tests.unit.kernel_logs import BAD_LINES, CLEAN_LOG
 
 CASE = Case("append", "defer", "ordered", delays=7)
 SCRIPT = Script(["0 create f"], 1)

@@ -10,7 +10,7 @@ from fastsync_lab.crash.recording import PAGE, ImageFile, Recording
 from fastsync_lab.crash.recover import Again, plan_again, recording_plan, recoveries
 from fastsync_lab.crash.states import State, apply_writes, durable_writes
 from fastsync_lab.host.errors import FastsyncError
-from tests.unit.test_crash_log import FLUSHED, fua, make_log, mark, write
+from tests.unit.crash_logs import FLUSHED, fua, make_log, mark, write
 
 NOTHING: frozenset[int] = frozenset()
 EVENTS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash import command
-from fastsync_lab.crash.case import CHUNK, E2FSCK_CANNOT_REPLAY, Case, Failure, Request, chunks
+from fastsync_lab.crash.case import CHUNK, E2FSCK_CANNOT_REPLAY, Case, Request, chunks
 from fastsync_lab.crash.kinds import KINDS
 from fastsync_lab.crash.log import Event, Write
 from fastsync_lab.crash.recording import write_sparse
@@ -17,9 +17,7 @@ from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.options import CONTROL, MODES, MTIME_MODES
 from fastsync_lab.study.documents import replace_block
-
-CASE = Case("overwrite", "defer", "ordered")
-FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "build/x.img")
+from tests.unit.crashes import CASE, FAILURE
 
 
 def test_plan_applies_each_event_once() -> None:

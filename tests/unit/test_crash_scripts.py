@@ -4,7 +4,7 @@ import pytest
 
 from fastsync_lab.crash.oracle import Oracle, Promise
 from fastsync_lab.crash.workloads import make_script, workload_names
-from tests.unit.test_crash_oracle import trace
+from tests.unit.crashes import trace
 
 
 @pytest.mark.parametrize("name", workload_names())

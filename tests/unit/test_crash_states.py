@@ -23,7 +23,7 @@ from fastsync_lab.crash.states import (
     variants,
 )
 from fastsync_lab.host.errors import UsageError
-from tests.unit.test_crash_log import FLUSHED, SECTOR, Entry, fua, make_log, mark, write
+from tests.unit.crash_logs import FLUSHED, SECTOR, Entry, fua, make_log, mark, write
 
 groups = st.lists(
     st.tuples(

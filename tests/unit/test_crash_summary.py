@@ -17,7 +17,7 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.study.grid import in_markdown
-from tests.unit.test_crash_run import CASE, FAILURE
+from tests.unit.crashes import CASE, FAILURE
 
 
 def outcome(case: Case = CASE, *failures: Failure) -> Outcome:

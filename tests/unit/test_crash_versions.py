@@ -7,8 +7,7 @@ import pytest
 from fastsync_lab.crash.model import Group, Model, Promise
 from fastsync_lab.crash.nodes import ZEROS, Node, Shift, Stray, Sync, Value, Version
 from fastsync_lab.host.errors import FastsyncError
-from tests.unit.test_crash_model import BLOCK, COLLAPSE, INSERT, at
-from tests.unit.test_crash_oracle import START, trace, written
+from tests.unit.crashes import BLOCK, COLLAPSE, INSERT, START, at, trace, written
 
 
 def model_of(*lines: str) -> Model:

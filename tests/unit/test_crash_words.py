@@ -9,8 +9,7 @@ from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.model import Promise
 from fastsync_lab.crash.oracle import Oracle
 from fastsync_lab.crash.trace import Op
-from tests.unit.test_crash_model import BLOCK, SHIFTED, blocks
-from tests.unit.test_crash_oracle import MS, START, file, judge, trace, written
+from tests.unit.crashes import BLOCK, MS, SHIFTED, START, blocks, file, judge, trace, written
 
 AT = START + 50 * MS
 

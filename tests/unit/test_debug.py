@@ -14,6 +14,7 @@ from fastsync_lab.host.kernels import UML, KernelTree, load_series
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log
+from tests.processes import still_running
 
 LINE = "=" * 66
 
@@ -328,13 +329,17 @@ def test_follow_shows_every_line_and_returns_the_status() -> None:
     assert sorted(lines) == ["a\n", "b\n"]
 
 
-def test_follow_ends_the_command_when_it_is_interrupted(tmp_path: Path) -> None:
-    def stop(_line: str) -> None:
+def test_follow_ends_the_command_when_it_is_interrupted() -> None:
+    lines: list[str] = []
+
+    def stop(line: str) -> None:
+        lines.append(line)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shell.follow(["sh", "-c", f"echo x; sleep 1; touch {tmp_path}/late"], stop)
-    assert not (tmp_path / "late").exists()
+        shell.follow(["sh", "-c", "sleep 300 & echo $$ $!; wait"], stop)
+    (said,) = lines
+    assert still_running(*map(int, said.split())) == []
 
 
 def test_follow_of_a_program_that_is_not_there() -> None:

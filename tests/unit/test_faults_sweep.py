@@ -30,8 +30,8 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.progress import Passing
 from fastsync_lab.machine.image import RootImage
-from tests.unit.test_crash_oracle import file, trace, written
-from tests.unit.test_kernel_log import BAD_LINES, FAILING
+from tests.unit.crashes import file, trace, written
+from tests.unit.kernel_logs import BAD_LINES, FAILING
 
 LAYOUT = Layout(frozenset(range(75, 1099)), 75, frozenset({1, 3, 4, 5}))
 CASE = Case("overwrite", "defer", "remount-ro", dead=False)

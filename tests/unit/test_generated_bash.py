@@ -1,6 +1,5 @@
 """The bash that the explorer and the sweep of I/O errors make for guests, read by shellcheck."""
 
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from fastsync_lab.crash.mariadb import FLUSHING
 from fastsync_lab.crash.recover import Recoverer
 from fastsync_lab.crash.script import Script
 from fastsync_lab.faults.guest import Guest, Injection
+from fastsync_lab.host.errors import FastsyncError
 from tests.unit import bash
 
 # Two things are not quoted: $FASTSYNC_OUT, as it has no blanks, and what dmsetup prints, as
@@ -87,7 +87,8 @@ def test_what_recovers_is_bash_that_shellcheck_accepts(vm: Any, kind: Kind) -> N
 
 def test_what_fails_requests_is_bash_that_shellcheck_accepts(vm: Any) -> None:
     sweep = Guest(vm, Path("flashdev.ko"))
-    with suppress(ValueError):  # it finds no run in what nobody wrote
+    with pytest.raises(FastsyncError, match=r"^case: the guest answered for 0 of 1 runs$"):
         sweep.record(vm.out_dir / "case", "errors=remount-ro")
-    assert sweep.inject(vm.out_dir / "case", "errors=continue", [Injection(1, 2)]) == []
+    with pytest.raises(FastsyncError, match=r"^case: the guest answered for 0 of 2 runs$"):
+        sweep.inject(vm.out_dir / "case", "errors=continue", [Injection(1, 2), Injection(2, 2)])
     assert len(vm.scripts) == 3 and complaints(vm.scripts) == ""

@@ -151,3 +151,9 @@ def test_a_package_says_what_its_modules_are(folder: str) -> None:
     rooms = [path.name for path in (repo_root() / PACKAGE / folder).glob("[!_]*/")]
     assert sorted(set(named) - set(rooms)) == sorted(there)
     assert len(named) == len(set(named))
+
+
+def test_no_test_borrows_from_another() -> None:
+    """What two need is in a module that has no tests."""
+    borrowing = re.compile(r"^from tests\.\w+\.test_\w+ import", re.MULTILINE)
+    assert [file for file in python_files("tests") if borrowing.search(file.read_text())] == []

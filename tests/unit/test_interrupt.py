@@ -22,6 +22,7 @@ from fastsync_lab.host import shell
 from fastsync_lab.host.interrupt import EXIT_STATUS, MESSAGE, SIGNALS
 from fastsync_lab.host.paths import locked, repo_root, write_whole
 from tests.in_time import TRIES, StopWatch, Took, check_in_time
+from tests.processes import still_running
 from tests.unit.interrupted import PHASES
 
 LIMIT_S = 2.0
@@ -69,21 +70,10 @@ def check_time(attempt: Callable[[Path], Took], tmp_path: Path, limit_s: float =
 
 
 def left_behind(folder: Path) -> list[int]:
-    """The children that still run; one that was killed may take a moment to be gone."""
+    """The children that still run."""
     pids = folder / "pids"
     numbers = [int(word) for word in pids.read_text().split()] if pids.exists() else []
-    deadline = time.monotonic() + DEAD_S
-    while any(map(is_running, numbers)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return [pid for pid in numbers if is_running(pid)]
-
-
-def is_running(pid: int) -> bool:
-    """Whether there is such a process that is no zombie."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return still_running(*numbers)
 
 
 def errors_of(process: subprocess.Popen[bytes]) -> str:

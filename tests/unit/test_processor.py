@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fastsync_lab.host.errors import UsageError
+from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine import processor
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import load_profile
@@ -19,13 +20,16 @@ from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.study.plan import Job, cell_record, describe, plan
 from fastsync_lab.study.show import verdicts
 from fastsync_lab.study.store import Result
+from tests.unit.machines import argv_of, packed_tree, values
+from tests.unit.settings import make_setting
 from tests.unit.study_results import FOUR, cell, four, result, with_ours
-from tests.unit.test_qemu import argv_of, tree, values
-from tests.unit.test_study_plan import make_setting
-
-__all__ = ["tree"]  # a fixture
 
 OTHER = Processor("other", "another one", "qemu64,+erms,la57=off", ("mitigations=off",))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> KernelTree:
+    return packed_tree(tmp_path)
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -47,7 +51,7 @@ def test_the_flags_that_are_switched() -> None:
 
 
 def test_qemu_is_told_of_the_processor_and_the_kernel_of_its_parameters(
-    tree: Any, tmp_path: Path
+    tree: KernelTree, tmp_path: Path
 ) -> None:
     argv = argv_of(VmConfig(tree, processor=OTHER, parameters=("a=1",)), tmp_path)
     assert values(argv, "-cpu") == [OTHER.cpu]
@@ -58,7 +62,7 @@ def test_qemu_is_told_of_the_processor_and_the_kernel_of_its_parameters(
 
 @pytest.mark.parametrize(("mips", "shift"), [(1000, 0), (500, 1), (250, 2), (125, 3)])
 def test_a_speed_is_a_shift_of_qemus_clock(
-    mips: int, shift: int, tree: Any, tmp_path: Path
+    mips: int, shift: int, tree: KernelTree, tmp_path: Path
 ) -> None:
     argv = argv_of(VmConfig(tree, mips=mips), tmp_path)
     assert values(argv, "-icount") == [f"shift={shift},sleep=off"]
@@ -66,7 +70,7 @@ def test_a_speed_is_a_shift_of_qemus_clock(
 
 
 @pytest.mark.parametrize("mips", [0, 1, 750, 2000])
-def test_another_speed_there_is_not(mips: int, tree: Any) -> None:
+def test_another_speed_there_is_not(mips: int, tree: KernelTree) -> None:
     with pytest.raises(UsageError, match=f"no {mips} million .* allowed are 1000, 500, 250, 125"):
         VmConfig(tree, mips=mips)
 

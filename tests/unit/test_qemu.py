@@ -1,7 +1,6 @@
-"""machine.py, initramfs.py, qemu.py and uml.py: the commands that boot, and the initramfs."""
+"""config.py, initramfs.py, qemu.py and uml.py: the commands that boot, and the initramfs."""
 
 import lzma
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,38 +8,15 @@ import pytest
 
 from fastsync_lab.host.errors import UsageError
 from fastsync_lab.host.kernels import UML, KernelTree
-from fastsync_lab.machine import config as machine
 from fastsync_lab.machine import initramfs
-from fastsync_lab.machine.config import Setting, Share, VmConfig
-from fastsync_lab.machine.image import RootImage
-from fastsync_lab.machine.qemu import qemu_machine
+from fastsync_lab.machine.config import Share, VmConfig, parse_share
 from fastsync_lab.machine.uml import uml_machine
-
-RELEASE = "6.12.1+deb12-amd64"
+from tests.unit.machines import RELEASE, argv_of, packed_tree, setting_in, values
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> KernelTree:
-    """A kernel that is not there, with its modules packed."""
-    (tmp_path / f"modules-{RELEASE}.erofs").write_bytes(bytes(2 << 20))
-    modules = tmp_path / "lib" / "modules" / RELEASE
-    names = ("6.12", RELEASE, "6.12.1-1~deb12u1")
-    return KernelTree(*names, tmp_path / "vmlinuz", modules, tmp_path, tmp_path)
-
-
-def setting_in(folder: Path) -> Setting:
-    (folder / "root.erofs").write_bytes(bytes(4 << 20))
-    image = RootImage(folder / "root.erofs", folder / "busybox", "", {})
-    ports = {name: 10 + number for number, name in enumerate(machine.PORTS)}
-    return Setting(image, folder, folder / "a,b", folder / "console.log", ports, ExitStack())
-
-
-def argv_of(config: VmConfig, folder: Path) -> list[str]:
-    return qemu_machine(config, setting_in(folder)).argv
-
-
-def values(argv: list[str], option: str) -> list[str]:
-    return [argv[place + 1] for place, word in enumerate(argv) if word == option]
+    return packed_tree(tmp_path)
 
 
 def test_virtual_time_has_icount_and_real_time_has_not(tree: KernelTree, tmp_path: Path) -> None:
@@ -125,14 +101,14 @@ def test_uml_is_in_real_time_and_has_one_processor(tree: KernelTree) -> None:
 
 
 def test_share_is_a_folder_to_read_or_to_write(tmp_path: Path) -> None:
-    assert machine.parse_share(str(tmp_path)) == Share(tmp_path)
-    assert machine.parse_share(f"{tmp_path}:rw") == Share(tmp_path, writable=True)
+    assert parse_share(str(tmp_path)) == Share(tmp_path)
+    assert parse_share(f"{tmp_path}:rw") == Share(tmp_path, writable=True)
 
 
 @pytest.mark.parametrize("text", ["", ":rw", "/", "/:rw", "/no/such/folder", "/etc/passwd"])
 def test_other_shares_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cannot share"):
-        machine.parse_share(text)
+        parse_share(text)
 
 
 def test_modules_are_in_the_order_to_load_them() -> None:

@@ -9,7 +9,7 @@ from fastsync_lab.host import glue as overlay
 from fastsync_lab.host import series, shell
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.series import Changelog, Person
-from tests.unit.test_build import COMPILING, fake_tree, patch_text
+from tests.unit.small_kernel import COMPILING, fake_tree, patch_text
 
 HEAD = """\
 From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001

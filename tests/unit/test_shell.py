@@ -1,13 +1,13 @@
 """shell.py: child processes."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
+from tests.processes import still_running
 
 
 def test_run_returns_status_and_both_streams() -> None:
@@ -34,11 +34,7 @@ def test_time_out_kills_the_whole_group(tmp_path: Path) -> None:
             shell.run(["sh", "-c", script], timeout_s=limit_s)
         if pid_file.read_text():
             break
-    status = Path(f"/proc/{pid_file.read_text().strip()}/status")
-    deadline = time.monotonic() + 120
-    while status.exists() and "zombie" not in status.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert still_running(int(pid_file.read_text())) == []
 
 
 def test_environment_is_added_to() -> None:

@@ -1,6 +1,5 @@
 """Verdicts, figure by figure."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,8 @@ from fastsync_lab.study.judge import (
     within,
     worst_step,
 )
-from fastsync_lab.study.rows import Line, Place, Stat
+from fastsync_lab.study.rows import Line, Stat
+from tests.unit.study_results import PLACE, line
 
 # --- one figure ---------------------------------------------------------------------------------
 
@@ -54,16 +54,6 @@ def test_a_bar_is_reached_when_it_is_met(
 )
 def test_a_verdict_in_words(figure: float, least: float, most: float | None, text: str) -> None:
     assert str(Verdict("6.12.1", "ufs", "random", "what", figure, least, most)) == text
-
-
-PLACE = Place("6.12.1", "e", "ufs", "w", "", "default", "defer")
-VALUES = {"ops_per_s": 100.0, "kib": 16.0, "kib_journal": 12.0}
-
-
-def line(system: str = "defer", values: Mapping[str, float] | None = None, **axes: Any) -> Line:
-    """A line: 100 operations a second, 4 KiB of data and 12 of journal for each."""
-    stats = {name: Stat(value) for name, value in {**VALUES, **(values or {})}.items()}
-    return Line(replace(PLACE, system=system, **axes), stats)
 
 
 def fast(speed: float, system: str = "defer", **axes: Any) -> Line:

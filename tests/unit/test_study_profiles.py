@@ -12,7 +12,7 @@ from fastsync_lab.study.documents import marks
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.rows import Line
 from fastsync_lab.study.store import Result
-from tests.unit.test_study_judge import line
+from tests.unit.study_results import line
 
 STOCK = {"requests": 2.5, "kib_journal": 9.0, "kib": 12.0, "ops_per_s": 200.0}
 

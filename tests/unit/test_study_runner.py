@@ -28,8 +28,8 @@ from fastsync_lab.study.contract import (
 )
 from fastsync_lab.study.filesystems import STOCK, in_mode
 from fastsync_lab.study.rows import Subjects
+from tests.unit.block_traces import DUMPE2FS, TRACE
 from tests.unit.settings import make_setting
-from tests.unit.test_trace import DUMPE2FS, TRACE
 
 OOPS = "[    9.1] Oops: 0000 [#1] PREEMPT SMP"
 RUN: dict[str, Any] = {"subjects": {"": {"operations": 3, "ops_per_s": 1.0}}}

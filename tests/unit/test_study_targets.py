@@ -7,7 +7,8 @@ from fastsync_lab.studies import studies
 from fastsync_lab.study import pages
 from fastsync_lab.study.documents import marks
 from fastsync_lab.study.grid import markdown
-from fastsync_lab.study.judge import Requirement, Where
+from fastsync_lab.study.judge import Requirement, Where, judge
+from fastsync_lab.study.store import full_results, load_result
 from fastsync_lab.study.targets import place_of, targets_grid
 
 
@@ -48,6 +49,19 @@ def test_each_target_has_a_row() -> None:
 )
 def test_a_place_in_words(where: Where, said: str) -> None:
     assert place_of(Requirement("ops_per_s", where=where)) == said
+
+
+def test_every_target_is_about_something_that_was_run() -> None:
+    """Where its study was, on its kernels and devices: a wrong name leaves nothing to judge."""
+    lines = [line for path in full_results() for line in load_result(path).lines]
+    for name, study in studies().items():
+        mine = [line for line in lines if line.place.study == name]
+        for one in study.required:
+            where = Where(devices=one.where.devices, kernels=one.where.kernels)
+            there = {line.place.subject for line in mine if where.has(line.place)}
+            if there:
+                assert {*one.where.subjects, *one.over.subjects} <= there, one
+                assert judge({name: [one]}, mine), one
 
 
 def test_the_document_has_the_table_of_this_tree() -> None:

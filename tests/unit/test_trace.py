@@ -15,46 +15,11 @@ from fastsync_lab.machine.trace import (
     Request,
     account,
     lost_events,
-    most_in_flight,
     parse_layout,
     parse_trace,
     sequential_ratio,
 )
-
-# One stock ext4 fsync of an overwrite: data, descriptor + inode table block, flush, commit block.
-TRACE = """\
-# tracer: nop
-#
-#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
-sh-101 [000] ..... 10.000001: tracing_mark_write: fastsync begin overwrite
-fio-182 [000] ..... 10.000100: block_rq_issue: 259,0 WS 4096 () 2048 + 8 be,0,4 [fio]
-idle-0 [000] ..s1. 10.000150: block_rq_complete: 259,0 WS () 2048 + 8 none,0,0 [0]
-jbd2-77 [000] ..... 10.000200: block_rq_issue: 259,0 WS 8192 () 800 + 16 none,0,0 [jbd2]
-idle-0 [000] ..s1. 10.000260: block_rq_complete: 259,0 WS () 800 + 16 none,0,0 [0]
-kworker-51 [000] ..... 10.000300: block_rq_issue: 259,0 FF 0 () 0 + 0 none,0,0 [kworker]
-idle-0 [000] ..s1. 10.001300: block_rq_complete: 259,0 FF () 18446744073709551615 + 0 none,0,0 [0]
-jbd2-77 [000] ..... 10.001310: block_rq_issue: 259,0 WFS 4096 () 816 + 8 none,0,0 [jbd2]
-idle-0 [000] ..s1. 10.003310: block_rq_complete: 259,0 WFS () 816 + 8 none,0,0 [0]
-sh-101 [000] ..... 10.004000: tracing_mark_write: fastsync end overwrite
-fio-182 [000] ..... 10.005000: block_rq_issue: 259,0 R 4096 () 2048 + 8 be,0,4 [fio]
-"""
-
-DUMPE2FS = """\
-Filesystem features:      has_journal ext_attr
-Block size:               4096
-Journal inode:            8
-
-Group 0: (Blocks 0-32767) csum 0x1234 [ITABLE_ZEROED]
-  Primary superblock at 0, Group descriptors at 1-1
-  Reserved GDT blocks at 2-63
-  Block bitmap at 64 (+64), csum 0x1
-  Inode bitmap at 68 (+68), csum 0x2
-  Inode table at 72-583 (+72)
-  23000 free blocks, 8181 free inodes
-Group 1: (Blocks 32768-65535) csum 0x99 [INODE_UNINIT]
-  Backup superblock at 32768, Group descriptors at 32769-32769
-  Block bitmap at 65 (bg #0 + 65), csum 0x3
-"""
+from tests.unit.block_traces import DUMPE2FS, TRACE
 
 
 def test_trace_gives_requests_with_their_service_times() -> None:
@@ -74,17 +39,7 @@ def test_a_clock_of_ns_is_read_as_one() -> None:
         "probe-7 [000] ..... 2000: tracing_mark_write: fastsync end flush",
     )
     (flush,) = parse_trace("\n".join(lines)).phase("flush")
-    assert (flush.time_ns, flush.service_ns, flush.end_ns) == (1600, 307, 1907)
-
-
-def test_most_in_flight() -> None:
-    times = [(100, 50), (120, 100), (150, 20), (300, None), (310, 5), (320, None)]
-    requests = [Request(begin, "W", 0, 8, service) for begin, service in times]
-    assert most_in_flight(requests[:1]) == 1
-    assert most_in_flight(requests[:3]) == 2, "the first ends where the third begins"
-    assert most_in_flight(requests) == 2
-    assert most_in_flight([*requests, Request(400, "W", 0, 8)]) == 3, "two never end"
-    assert most_in_flight([]) == 0
+    assert (flush.time_ns, flush.service_ns) == (1600, 307)
 
 
 def test_phase_leaves_out_what_lies_outside_its_marks() -> None:

@@ -26,7 +26,7 @@ from fastsync_lab.xfstests.command import Request
 from fastsync_lab.xfstests.results import OF_MODE, Key, Run
 from fastsync_lab.xfstests.run import Setting
 from fastsync_lab.xfstests.tree import Tree, build_tree, read_tree
-from tests.unit.test_xfstests import KEY, PASSED, checkout
+from tests.unit.suites import KEY, PASSED, checkout
 
 WAIT_S = 20
 

@@ -13,7 +13,7 @@ from fastsync_lab.xfstests import run as run_module
 from fastsync_lab.xfstests.command import LIMIT_S
 from fastsync_lab.xfstests.results import FAIL, NOT_RUN, Key, Run, Store, hung, parse_run, runs_json
 from fastsync_lab.xfstests.run import Work, run_all
-from tests.unit.test_xfstests import FAILED, KEY, MODES, PASSED
+from tests.unit.suites import FAILED, KEY, MODES, PASSED
 
 
 def store_at(

@@ -13,7 +13,7 @@ from fastsync_lab.study import keeper
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.xfstests import summary
 from fastsync_lab.xfstests.results import NOT_RUN, OF_MODE, OPEN, Key, Run, Runs, runs_json
-from tests.unit.test_xfstests import BY_LOG, FAILED, KEY, PASSED
+from tests.unit.suites import BY_LOG, FAILED, KEY, PASSED
 
 RUNS: dict[str, Runs] = {
     CONTROL: {"a": [PASSED, PASSED], "b": [Run(NOT_RUN, 1)], "c": [FAILED], "d": [PASSED]},

@@ -1,5 +1,6 @@
 """One guest for all VM tests; each test leaves a clean kernel log or fails."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -7,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from fastsync_lab.crash.builds import prepare as prepare_builds
+from fastsync_lab.crash.explore import Explorer, explorer
 from fastsync_lab.host import shell
 from fastsync_lab.host.build import (
     ModuleSet,
     build_flashdev,
     build_modules,
     build_own_module,
+    kbuild,
+    make_module,
     own_modules,
 )
 from fastsync_lab.host.debug.kernel import debug_kernel
@@ -22,13 +27,14 @@ from fastsync_lab.host.kernels import KernelTree, load_series
 from fastsync_lab.host.progress import silent
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.machine.config import VmConfig
-from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.device import DeviceProfile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
-from tests.vm.guestfs import CAPACITY_MIB, MNT, MS, GuestFs, sound_log
+from tests.vm.guestfs import CAPACITY_MIB, DEVICE, MNT, MS, UNIFORM, GuestFs, sound_log
 from tests.vm.scheduled import LARGE_MIB, QUEUE, SLOW_DEVICE, SLOW_MIB, Scheduled
 
 IN_TIME = pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+BY_THE_EXPLORER = pytest.mark.debian("the explorer boots Debian's kernel")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -102,6 +108,13 @@ def two_cores(tree: KernelTree) -> Iterator[Vm]:
         yield machine
 
 
+@pytest.fixture(scope="module")
+def explorer_here(kernel: str) -> Iterator[Explorer]:
+    """One guest for all tests of a module, for workloads of MariaDB as well."""
+    with explorer(prepare_builds(kernel, silent), {"crashmaria"}) as one:
+        yield one
+
+
 @pytest.fixture(scope="session")
 def fsops(vm: Vm, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where the guest finds the fsops program."""
@@ -117,6 +130,14 @@ def compile_program(name: str, folder: Path) -> Path:
     return program
 
 
+def build_crashing(tree: KernelTree, folder: Path) -> Path:
+    """Build crashing.c, a module that oopses as it is loaded."""
+    shutil.copy(Path(__file__).with_name("crashing.c"), folder)
+    (folder / "Makefile").write_text("obj-m := crashing.o\n")
+    make_module(kbuild(tree, silent), folder, folder / "log")
+    return folder / "crashing.ko"
+
+
 @pytest.fixture
 def fs(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """Our modules and a uniform 100 us device, nothing mounted before or after."""
@@ -128,9 +149,9 @@ def fs(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Guest
 def prepare(vm: Vm, modules: ModuleSet, flashdev: Path) -> str:
     """Load a module pair and the device, unless they are loaded already; the device's name."""
     vm.use_filesystem(modules)
-    if vm.run("[ -b /dev/flash0 ]", check=False).status != 0:
-        vm.load_device(load_profile("uniform-100us"), flashdev, capacity_mib=CAPACITY_MIB)
-    return "/dev/flash0"
+    if vm.run(f"[ -b {DEVICE} ]", check=False).status != 0:
+        vm.load_device(UNIFORM, flashdev, capacity_mib=CAPACITY_MIB)
+    return DEVICE
 
 
 @contextmanager
@@ -165,7 +186,7 @@ def external(fs: GuestFs) -> Iterator[str]:
 @pytest.fixture
 def slow_flushes(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """A device whose flushes take long beside its writes, and beside the processor's part."""
-    profile = replace(load_profile("uniform-100us"), flush_ns=20 * MS)
+    profile = replace(UNIFORM, flush_ns=20 * MS)
     with other_fs(vm, fsops, modules, flashdev, profile, 512) as fs:
         yield fs
 
@@ -183,8 +204,7 @@ def losing_fs(
 @pytest.fixture
 def losing(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[GuestFs]:
     """Such a device, which is uniform otherwise."""
-    profile = load_profile("uniform-100us")
-    with losing_fs(vm, fsops, modules, flashdev, profile) as fs:
+    with losing_fs(vm, fsops, modules, flashdev, UNIFORM) as fs:
         yield fs
 
 
@@ -214,7 +234,6 @@ def qasio_ko(tree: KernelTree) -> Path:
 def slow_device(
     vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path, qasio_ko: Path
 ) -> Iterator[GuestFs]:
-    vm.run("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")
     with other_fs(vm, fsops, modules, flashdev, SLOW_DEVICE, SLOW_MIB) as fs:
         yield fs
 

@@ -1,11 +1,13 @@
 """What tests of eager_sync say: its numbers, its requests, and what a crash leaves of files."""
 
-import re
+from collections.abc import Sequence
 
-from tests.vm.guestfs import CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs, trace_requests
+from fastsync_lab.machine.trace import SECTOR_BYTES
+from tests.vm.guestfs import CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.tracing import trace_requests
 
 OPTIONS = f"eager_sync=100,{NO_PERIODIC_COMMIT}"
-REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) \d+ \+ \d+")
+Sent = tuple[str, int]  # the kind of a request, as the kernel has it, and its bytes
 
 # For one script after another. Images and files are compared in the guest's memory.
 TOOLS = """
@@ -58,21 +60,21 @@ def barriers(fs: GuestFs) -> dict[str, int]:
     return {name: int(value) for name, value in counted.items() if value.isdecimal()}
 
 
-def requests(fs: GuestFs, commands: str, *, before: str = "") -> list[tuple[str, ...]]:
-    """What the commands send to the device: the kind of each request, and its bytes.
+def requests(fs: GuestFs, commands: str, *, before: str = "") -> list[Sent]:
+    """What the commands send to the device.
 
     `before`, which uses TOOLS, leaves copies in the log that are still there.
     """
-    text = trace_requests(fs.vm, commands, before=_tools(fs) + before)
-    return [match.groups() for match in REQUEST.finditer(text)]
+    traced = trace_requests(fs.vm, commands, before=_tools(fs) + before)
+    return [(one.rwbs, one.sectors * SECTOR_BYTES) for one in traced.requests]
 
 
-def bursts_of(sent: list[tuple[str, ...]]) -> list[int]:
+def bursts_of(sent: list[Sent]) -> list[int]:
     """The bytes written before each flush; nothing but plain writes of the log, and flushes."""
     sizes, pending = [], 0
     for kind, size in sent:
         assert kind in ("WSM", "FF"), sent
-        pending += int(size)
+        pending += size
         if kind == "FF":
             sizes.append(pending)
             pending = 0
@@ -85,3 +87,30 @@ def journal(fs: GuestFs, device: str = "") -> dict[str, str]:
     text = fs.vm.run(f"dumpe2fs -h {device or fs.device} 2>/dev/null").stdout
     pairs = (line.partition(":") for line in text.splitlines() if line.startswith("Journal"))
     return {name: value.strip() for name, _, value in pairs}
+
+
+def in_force(fs: GuestFs) -> list[str]:
+    """The options of eager_sync that are shown."""
+    return [option for option in fs.shown_options() if "eager" in option]
+
+
+def burst_blocks(fs: GuestFs) -> list[int]:
+    """Where the one burst is that the images differ by: its descriptor, its block, its record."""
+    lines = fs.vm.run(f"cmp -l /dev/shm/before.img {CRASH_IMAGE}", check=False).stdout.splitlines()
+    # The flusher may have written in place meanwhile: what counts is in the log.
+    log = fs.vm.run(f"debugfs -R 'blocks <8>' {CRASH_IMAGE} 2>/dev/null").stdout.split()
+    changed = {(int(line.split()[0]) - 1) // 4096 for line in lines}
+    blocks = sorted(changed & {int(number) for number in log})
+    assert len(blocks) == 3, blocks
+    return blocks
+
+
+def torn_image(blocks: list[int], sectors: Sequence[int]) -> str:
+    """Commands that make /dev/shm/t.img: the image before, and so many sectors of each block."""
+    script = "cp /dev/shm/before.img /dev/shm/t.img\n"
+    for block, count in zip(blocks, sectors, strict=True):
+        script += (
+            f"dd if={CRASH_IMAGE} of=/dev/shm/t.img bs=512 seek={block * 8} "
+            f"skip={block * 8} count={count} conv=notrunc status=none\n"
+        )
+    return script

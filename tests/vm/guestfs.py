@@ -7,14 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fastsync_lab.machine.device import device_names, load_profile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import GuestResult, Vm
 
 MNT = "/mnt"
 FILE = f"{MNT}/f"
 CRASH_IMAGE = "/dev/shm/crash.img"
+(DEVICE,) = device_names(1)
+NODE = DEVICE.removeprefix("/dev/")  # below /sys/block and /sys/fs/ext4
 CAPACITY_MIB = 32
+UNIFORM = load_profile("uniform-100us")
 MS = 10**6
+# What mkfs has to be told so that nothing on the medium is drawn by chance.
+UUID = "00000000-1111-2222-3333-444444444444"
+FIXED = f"-U {UUID} -E hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0"
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # Nothing but fsync may commit while a test looks.
 NO_PERIODIC_COMMIT = "commit=300"
@@ -33,39 +40,7 @@ FAIL_A_FLUSH = FAIL_ONE.format("flush")
 FAIL_ALL = FAIL_ONE + "; echo 1000 >fail_count"  # until FAIL_NONE
 FAIL_NONE = "echo 0 >/sys/module/flashdev/parameters/fail_from"
 
-TRACING = "/sys/kernel/tracing"
-CARRIER_EVENTS = f"{TRACING}/events/jbd2_carrier/enable"
-# The stamps are 920 ms old at the last fsync, which therefore starts a commit and does not wait,
-# if they may be a second old.
-START_A_CARRIED_COMMIT = ("open", "write", "fsync", "sleep:920", "write", "fsync")
-
 Event = dict[str, int]
-
-
-def trace_requests(
-    vm: Vm, commands: str, *, before: str = "", event: str = "block_rq_issue"
-) -> str:
-    """What tracefs prints of the requests that the commands send; tracing is on again behind it.
-
-    Or of another event of the block layer.
-
-    `before` are commands whose requests do not count. All in one script: while a guest waits for
-    its host, virtual time runs on by hours, and what timers do about `before` has been done.
-    """
-    return vm.run(
-        f"{before}\ncd {TRACING} || exit\n"
-        "echo 0 >tracing_on; echo 8192 >buffer_size_kb; echo >trace\n"
-        f"echo 1 >events/block/{event}/enable; echo 1 >tracing_on\n"
-        f"{commands}\n"
-        "echo 0 >tracing_on; cat trace\n"
-        f"echo 0 >events/block/{event}/enable; echo 1 >tracing_on"
-    ).stdout
-
-
-def with_events(commands: str, *events: str) -> str:
-    """Commands for trace_requests() that have these events, like ext4/NAME, traced as well."""
-    switch = "\n".join(f"echo {{0}} >events/{event}/enable" for event in events)
-    return f"{switch.format(1)}\n{commands}\n{switch.format(0)}"
 
 
 def sound_log(vm: Vm, *, device_fails: bool = False) -> str:
@@ -234,30 +209,6 @@ class GuestFs:
 
 
 CRASH = f"crash:{CRASH_IMAGE}"
-
-
-@contextmanager
-def carrying(fs: GuestFs, commits: int) -> Iterator[list[str]]:
-    """So many commits are started that nobody waits for; how they have waited, once it is over.
-
-    Each wait for a flush is "blocks" or "record" and its end: flushed, hurried, alone or lost.
-    """
-    waits: list[str] = []
-    number = fs.vm.run(f"cat /sys/block/{fs.node}/dev").stdout.strip()
-    event = rf"jbd2_carrier_{{}}: dev {number.replace(':', ',')} tid \d+ {{}}"
-    # Another test of this guest may have traced by another clock, and stopped.
-    fs.vm.run(
-        f"cd {TRACING}; echo local >trace_clock; echo >trace; echo 1 >tracing_on\n"
-        f"echo 1 >{CARRIER_EVENTS}"
-    )
-    try:
-        yield waits
-    finally:
-        fs.vm.run(f"echo 0 >{CARRIER_EVENTS}")
-    trace = fs.vm.run(f"cat {TRACING}/trace").stdout
-    started = re.findall(event.format("start", "patience"), trace)
-    waits += re.findall(event.format("wait", r"(\w+ \w+) in"), trace)
-    assert len(started) == commits and len(waits) >= commits, trace
 
 
 def parse_events(text: str) -> list[Event]:

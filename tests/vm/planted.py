@@ -1,8 +1,9 @@
-"""Faults on purpose in our modules, for the explorer to find."""
+"""Faults on purpose in our modules, for the explorer to find; and modules that delay."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome, Request
@@ -11,8 +12,10 @@ from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.singles import SYNCS, changes_with_syncs
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
+from fastsync_lab.machine.vm import Vm
 
 FAULTS = repo_root() / "tests" / "planted"
+DELAY_SEED = "/sys/module/jbd2/parameters/delay_seed"  # of modules with delays_patch(); 0: none
 # What takes a moment that not every recording meets is looked for in several. Which moments one
 # meets depends on what has run before in the same guest. Of eight seeds, so many show the fault:
 SEEDS = {
@@ -34,12 +37,21 @@ STATES = {
 }
 
 
+def patch_of(fault: str) -> Path:
+    """What makes a fault."""
+    return FAULTS / f"{fault}.patch"
+
+
+def seed_delays(vm: Vm, seed: int) -> None:
+    vm.run(f"echo {seed} >{DELAY_SEED}")
+
+
 def outcome_with(explored: Explorer, fault: str, case: Case, states: int) -> Outcome:
     """The first outcome with a failure of the seeds from the case's on, or the last one.
 
     So many states are looked at, but where STATES has a number of the fault's own.
     """
-    builds = prepare(explored.builds.tree.series, silent, fault=FAULTS / f"{fault}.patch")
+    builds = prepare(explored.builds.tree.series, silent, fault=patch_of(fault))
     broken = replace(explored, builds=builds)
     for seed in range(case.seed, case.seed + SEEDS.get(fault, 1)):
         (outcome,) = broken.run(Request((replace(case, seed=seed),), STATES.get(fault, states)))

@@ -7,17 +7,14 @@ script, and that calls only what is in the guest's memory.
 
 from dataclasses import dataclass, replace
 
-from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.studies.qasio import WAITS, parse_waits
-from tests.vm.guestfs import FILE, GuestFs, between_ms
+from tests.vm.guestfs import FILE, NODE, UNIFORM, GuestFs, between_ms
 
-DEVICE = "/dev/flash0"
-QUEUE = "/sys/block/flash0/queue"
-STATE = "/sys/kernel/debug/block/flash0/sched/state"
-BOOST_EVENT = "/sys/kernel/tracing/events/qasio/qasio_boost/enable"
+QUEUE = f"/sys/block/{NODE}/queue"
+STATE = f"/sys/kernel/debug/block/{NODE}/sched/state"
 SLOW_DEVICE = replace(
-    load_profile("uniform-100us"),
+    UNIFORM,
     name="slow",
     write_mib_s=10,
     read_mib_s=100,

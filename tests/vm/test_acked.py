@@ -10,14 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from fastsync_lab.crash.builds import delays_patch
 from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
 from tests.vm.conftest import compile_program, has_bursts, losing_fs
-from tests.vm.guestfs import CRASH_IMAGE, FAIL_A_FLUSH, MNT, MODES, NO_PERIODIC_COMMIT, GuestFs
-from tests.vm.test_delays import DELAY_SEED, DELAYS, seed_delays
-from tests.vm.test_lost_cache import UNIFORM
+from tests.vm.guestfs import (
+    CRASH_IMAGE,
+    FAIL_A_FLUSH,
+    MNT,
+    MODES,
+    NO_PERIODIC_COMMIT,
+    UNIFORM,
+    GuestFs,
+)
+from tests.vm.planted import DELAY_SEED, seed_delays
 
 TASKS = 4
 MS_OF_A_ROUND = 1500
@@ -36,7 +44,7 @@ CASES = {
 
 @pytest.fixture
 def delayed_losing(vm: Vm, fsops: str, tree: KernelTree, flashdev: Path) -> Iterator[GuestFs]:
-    modules = build_modules(tree, fault=DELAYS)
+    modules = build_modules(tree, fault=delays_patch())
     with losing_fs(vm, fsops, modules, flashdev, UNIFORM) as fs:
         yield fs
         seed_delays(vm, 0)

@@ -2,34 +2,13 @@
 
 import pytest
 
-from tests.vm.guestfs import (
-    CRASH,
-    FILE,
-    MODES,
-    MS,
-    START_A_CARRIED_COMMIT,
-    TOGETHER_MS,
-    GuestFs,
-    OnDisk,
-    carrying,
-    parse_events,
-)
+from tests.vm.carried import INTERVAL_MS, LOOP, OPTIONS, STARTED, carrying
+from tests.vm.conftest import IN_TIME
+from tests.vm.guestfs import CRASH, FILE, MODES, MS, TOGETHER_MS, GuestFs, OnDisk, parse_events
 
-INTERVAL_MS = 40
-OPTIONS = f"mtime_update={INTERVAL_MS},mtime_mode=defer,commit=300"
 LONGEST = MODES["defer"]
-# It waits for a flush by the end of this, which does not come.
-STARTED = (*START_A_CARRIED_COMMIT, "sleep:2")
 # Flushes of nobody who waits for stamps: more than the two that carry a commit.
 FLUSHES = ["write", "fdatasync", "sleep:4"] * 4
-# 0.3 ms each on the uniform 100 us device: 300 of them are more than two intervals.
-LOOP = ["write", "fsync"] * 300
-# The stamps are 32 ms old at the last fsync, which therefore starts a commit and does not wait.
-PATIENT = ["sleep:100", "align:4", "write", "fsync", "sleep:32", "write", "fsync"]
-
-IN_TIME = pytest.mark.debian(
-    "a commit has to be carried in time; on a debug kernel it takes longer"
-)
 
 
 def stamps_behind_ns(stamp: dict[str, int], disk: OnDisk) -> int:

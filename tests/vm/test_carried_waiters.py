@@ -11,16 +11,9 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
+from tests.vm.carried import START_A_CARRIED_COMMIT, carrying
 from tests.vm.conftest import IN_TIME, compile_program, other_fs
-from tests.vm.guestfs import (
-    FILE,
-    MNT,
-    MODES,
-    NO_PERIODIC_COMMIT,
-    START_A_CARRIED_COMMIT,
-    GuestFs,
-    carrying,
-)
+from tests.vm.guestfs import FILE, MNT, MODES, NO_PERIODIC_COMMIT, GuestFs
 
 LONGEST = MODES["defer"]
 STOCK = NO_PERIODIC_COMMIT

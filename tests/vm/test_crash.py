@@ -1,30 +1,21 @@
 """Power cuts: a slice of what `./fastsync crash all` explores, and faults that it has to find."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from fastsync_lab.crash.builds import delays_patch, prepare
 from fastsync_lab.crash.case import Case, Request
-from fastsync_lab.crash.explore import Explorer, explorer
+from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.crash.summary import failure_lines
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.options import EAGER_MODES
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
-from tests.vm.conftest import has_bursts
-from tests.vm.planted import FAULTS, outcome_with, problems
-from tests.vm.test_crash_tids import FAULT as TIDS
-from tests.vm.test_eager_data_faults import PLANTED as PLANTED_DATA
-from tests.vm.test_eager_faults import PLANTED as PLANTED_EAGER
-from tests.vm.test_eager_left_out import PLANTED as PLANTED_LEFT_OUT
-from tests.vm.test_eager_log import TRUNCATES
-from tests.vm.test_eager_places import MAPPED
-from tests.vm.test_eager_preallocation import FAULT as PREALLOCATION
-from tests.vm.test_faults import PLANTED as PLANTED_IO
+from tests.vm.conftest import BY_THE_EXPLORER, has_bursts
+from tests.vm.planted import outcome_with, problems
 
-pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
+pytestmark = BY_THE_EXPLORER
 
 SLICE = (
     Case("overwrite", "off", "ordered"),
@@ -79,13 +70,6 @@ PLANTED = (
 PLANTED_STATES = 60
 
 
-@pytest.fixture(scope="module")
-def explorer_here(kernel: str) -> Iterator[Explorer]:
-    """One guest for all tests."""
-    with explorer(prepare(kernel, silent), {"crashmaria"}) as one:
-        yield one
-
-
 def known(cases: tuple[Case, ...], tree: KernelTree) -> tuple[Case, ...]:
     """Those whose mode the kernel's modules have."""
     return tuple(one for one in cases if one.mode not in EAGER_MODES or has_bursts(tree))
@@ -120,9 +104,3 @@ def test_nothing_is_lost_when_tasks_change_places(
     assert [line for one in outcomes for line in failure_lines(one)] == []
     assert all(one.states - one.cuts >= DELAYED_STATES for one in outcomes)
     assert all(one.second_states and one.own_states for one in outcomes)
-
-
-def test_every_fault_is_looked_for() -> None:
-    planted = {fault for fault, *_ in PLANTED} | set(PLANTED_IO) | PLANTED_EAGER | set(PLANTED_DATA)
-    planted |= PLANTED_LEFT_OUT | {patch.stem for patch in (TIDS, PREALLOCATION, TRUNCATES, MAPPED)}
-    assert {path.stem for path in FAULTS.glob("*.patch")} == planted

@@ -19,13 +19,13 @@ from fastsync_lab.crash.script import BLOCK, Script
 from fastsync_lab.crash.singles import CREATE
 from fastsync_lab.host.glue import assemble
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
-from tests.vm.planted import each, functions_with, outcome_without
+from tests.vm.conftest import BY_THE_EXPLORER
+from tests.vm.planted import each, functions_with, outcome_without, patch_of
 
-pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
+pytestmark = BY_THE_EXPLORER
 
-FAULT = repo_root() / "tests" / "planted" / "tid-left-out.patch"
+FAULT = patch_of("tid-left-out")
 STATES = 20
 NOTING = r"\b(ext4_update_inode_fsync_trans|ext4_tid_left_out)\([^)]"
 

@@ -9,29 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from fastsync_lab.crash.builds import delays_patch
 from fastsync_lab.host.build import ModuleSet, build_modules
 from fastsync_lab.host.glue import assemble
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, has_bursts, prepare
 from tests.vm.eagerfs import run
 from tests.vm.guestfs import CRASH, MNT, MS, GuestFs
-from tests.vm.test_stress import check_rounds, stress_on
+from tests.vm.planted import DELAY_SEED, seed_delays
+from tests.vm.stress import check_rounds, stress_on
 
-DELAYS = repo_root() / "tests" / "delays.patch"
-DELAY_SEED = "/sys/module/jbd2/parameters/delay_seed"  # 0: none
 INTERVAL_MS = 20
 DEFER = f"mtime_update={INTERVAL_MS},mtime_mode=defer"
 
 
-def seed_delays(vm: Vm, seed: int) -> None:
-    vm.run(f"echo {seed} >{DELAY_SEED}")
-
-
 @pytest.fixture(scope="module")
 def delayed(tree: KernelTree) -> ModuleSet:
-    return build_modules(tree, fault=DELAYS)
+    return build_modules(tree, fault=delays_patch())
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def slow_fs(vm: Vm, fsops: str, delayed: ModuleSet, flashdev: Path) -> Iterator[
 
 
 def test_the_delays_apply(tree: KernelTree, tmp_path: Path) -> None:
-    assemble(tree, tmp_path, stock=False, patches=[DELAYS])
+    assemble(tree, tmp_path, stock=False, patches=[delays_patch()])
 
 
 @IN_TIME

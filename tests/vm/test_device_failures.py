@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.device import DeviceProfile
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import GuestResult, Vm
+from tests.vm.guestfs import NODE, UNIFORM
 
-UNIFORM = load_profile("uniform-100us")
 CAPACITY_MIB = 16
 # Places are in sectors, of which a block has eight. All O_DSYNC writes to a device flush as well.
 TOOLS = """
@@ -131,7 +131,7 @@ def test_a_flush_ends_no_earlier_than_the_writes_that_it_loses(
     """So a write that ends after a failed flush is not lost with it."""
     device.load(replace(UNIFORM, write_ns=1_000_000_000, flush_ns=0), lose_cache=lose_cache)
     seen = device.run(
-        "writes() { read -r _ writes </sys/block/flash0/inflight; }\n"
+        f"writes() {{ read -r _ writes </sys/block/{NODE}/inflight; }}\n"
         "flush; fail flush 1; write a 0 &\n"
         "until writes; [ $writes = 1 ]; do sleep 0.01; done\n"
         "flush; writes; echo $writes; wait"

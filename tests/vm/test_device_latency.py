@@ -1,17 +1,19 @@
 """kernel/flashdev in virtual time: each latency of each profile, the queue's depth, the data."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.device import load_profile, profile_names
-from fastsync_lab.machine.trace import most_in_flight
+from fastsync_lab.machine.trace import Request
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.latencies import COUNT, PHASES, PROGRAM, Probe, latencies_ns
 from tests.vm.conftest import IN_TIME
+from tests.vm.guestfs import NODE
 
 pytestmark = IN_TIME
 
@@ -61,6 +63,18 @@ def test_latency(probe: Probe, name: str) -> None:
         assert 0 <= calls[key] - phase.waits_ns(profile) <= software_ns, key
 
 
+def end_ns(request: Request) -> int:
+    """When it was complete."""
+    assert request.service_ns is not None
+    return request.time_ns + request.service_ns
+
+
+def most_in_flight(requests: Sequence[Request]) -> int:
+    """How many the device had at once; one that ends makes room first."""
+    steps = [step for one in requests for step in ((one.time_ns, 1), (end_ns(one), -1))]
+    return max(accumulate(change for _, change in sorted(steps)))
+
+
 @pytest.mark.parametrize("name", ["emmc", "ufs"])
 def test_queue_depth(probe: Probe, name: str) -> None:
     """The device holds queue_depth requests, and serves what occupies it one after the other."""
@@ -74,7 +88,7 @@ def test_queue_depth(probe: Probe, name: str) -> None:
     occupied_ns = one_ns if profile.queue_depth == 1 else one_ns - profile.write_ns
     expected = count * occupied_ns + (one_ns - occupied_ns)
     dispatch_ns = (count - 1) * MAX_DISPATCH_NS if profile.queue_depth == 1 else 0
-    elapsed_ns = max(one.end_ns or 0 for one in seen) - seen[0].time_ns
+    elapsed_ns = max(map(end_ns, seen)) - seen[0].time_ns
     assert (1 - TOLERANCE) * expected <= elapsed_ns <= (1 + TOLERANCE) * expected + dispatch_ns
 
 
@@ -83,7 +97,7 @@ def test_data(probe: Probe) -> None:
     """Reads return what was written, to the sector; discarded and zeroed ranges read as zeros."""
     probe.load(load_profile("nvme"))
     probe.vm.run(
-        "set -e; d=/dev/flash0; cd /dev/shm\n"
+        "set -e; d=$FASTSYNC_DEV; cd /dev/shm\n"
         "trap 'rm -f flash.want flash.got' EXIT\n"
         "head -c 1M /dev/urandom >flash.want\n"
         "check() { dd if=$d of=flash.got bs=1M count=1 iflag=direct status=none; "
@@ -101,11 +115,11 @@ def test_data(probe: Probe) -> None:
 def test_reload_is_empty(probe: Probe) -> None:
     """A device that is loaded again has its new profile, and nothing of the old one's data."""
     probe.load(load_profile("nvme"))
-    probe.vm.run("echo data | dd of=/dev/flash0 conv=sync bs=4096 status=none; sync")
+    probe.vm.run("echo data | dd of=$FASTSYNC_DEV conv=sync bs=4096 status=none; sync")
     probe.load(load_profile("nvme-plp"))
     seen = probe.vm.run(
-        "cat /sys/block/flash0/queue/write_cache /sys/module/flashdev/parameters/queue_depth\n"
-        "cmp -n 1048576 /dev/flash0 /dev/zero && blockdev --getsize64 /dev/flash0"
+        f"cat /sys/block/{NODE}/queue/write_cache /sys/module/flashdev/parameters/queue_depth\n"
+        "cmp -n 1048576 $FASTSYNC_DEV /dev/zero && blockdev --getsize64 $FASTSYNC_DEV"
     ).stdout
     assert seen.split() == ["write", "through", "128", "67108864"]
 

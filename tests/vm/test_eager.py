@@ -4,17 +4,13 @@ import errno
 
 import pytest
 
-from tests.vm.eagerfs import OPTIONS, barriers, bursts_of, requests, stats
+from tests.vm.eagerfs import OPTIONS, barriers, bursts_of, in_force, requests, stats
 from tests.vm.guestfs import FAIL_A_FLUSH, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
 
 # One page and more goes into place.
 ONE_PAGE = f"{OPTIONS},eager_sync=1"
 
 pytestmark = pytest.mark.usefixtures("bursts")
-
-
-def in_force(fs: GuestFs) -> list[str]:
-    return [option for option in fs.shown_options() if "eager" in option]
 
 
 # --- options -----------------------------------------------------------------------------------

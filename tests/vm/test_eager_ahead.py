@@ -227,7 +227,7 @@ def test_replacing_a_file_writes_what_was_not_synced(fs: GuestFs) -> None:
             before=f"{GROWN}; settle",
         )
         run(fs, CLOSE)
-    assert [size for kind, size in sent if kind == "W"] == [str(PAGE)], sent
+    assert [size for kind, size in sent if kind == "W"] == [PAGE], sent
 
 
 def test_blocks_ahead_of_many_files_leave_room_for_others(fs: GuestFs) -> None:

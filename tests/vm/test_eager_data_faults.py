@@ -1,19 +1,17 @@
 """Faults on purpose in what eager_sync does with data, one a rule; the explorer finds each."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case
-from fastsync_lab.crash.explore import Explorer, explorer
-from fastsync_lab.host.progress import silent
+from fastsync_lab.crash.explore import Explorer
+from tests.vm.conftest import BY_THE_EXPLORER
 from tests.vm.planted import outcome_with
 
 pytestmark = [
     pytest.mark.usefixtures("bursts"),
-    pytest.mark.debian("the explorer boots Debian's kernel"),
+    BY_THE_EXPLORER,
 ]
 BOUNDARIES = 1  # all of them, and no other state
 
@@ -43,13 +41,6 @@ PLANTED = {
     "eager-taken-for-logged": case("rewrite"),
     "eager-window-lost": case("rewrite"),
 }
-
-
-@pytest.fixture(scope="module")
-def explorer_here(kernel: str) -> Iterator[Explorer]:
-    """One guest for all tests."""
-    with explorer(prepare(kernel, silent)) as one:
-        yield one
 
 
 @pytest.mark.parametrize("fault", PLANTED)

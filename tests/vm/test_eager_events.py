@@ -11,7 +11,7 @@ from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import prepare
 from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import MNT, GuestFs
-from tests.vm.planted import FAULTS
+from tests.vm.planted import patch_of
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -68,7 +68,7 @@ def test_it_is_not_logged_any_more(fs: GuestFs, what: str) -> None:
 @pytest.fixture
 def not_held(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str) -> Iterator[GuestFs]:
     """Modules in which HOLDERS do not hold the files."""
-    modules = build_modules(tree, fault=FAULTS / "eager-hold-left-out.patch")
+    modules = build_modules(tree, fault=patch_of("eager-hold-left-out"))
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
     vm.run(f"echo {HOLDERS} >/sys/module/ext4/parameters/not_held")
     yield fs

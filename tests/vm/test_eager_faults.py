@@ -15,9 +15,9 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.vm import Vm
 from tests.vm import test_eager_ahead, test_eager_log, test_eager_places, test_eager_rules
-from tests.vm.conftest import prepare
+from tests.vm.conftest import BY_THE_EXPLORER, prepare
 from tests.vm.guestfs import MNT, GuestFs
-from tests.vm.planted import FAULTS, outcome_with, problems
+from tests.vm.planted import outcome_with, patch_of, problems
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -73,14 +73,13 @@ FOUND_BY_THE_EXPLORER = {
     "burst-start-not-written": (Case("attributes", "eager", "ordered"), "missing: ['f', 'g']"),
     "burst-switched-in-use": (Case("logged-toggle", "eager", "ordered"), "size is"),
 }
-PLANTED = {*FOUND_BY_A_TEST, *FOUND_BY_THE_EXPLORER}
 STATES = 60
 
 
 @contextmanager
 def broken(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, fault: str) -> Iterator[GuestFs]:
     """A file system of modules with a fault, and what the log says of it not looked at."""
-    modules = build_modules(tree, fault=FAULTS / f"{fault}.patch")
+    modules = build_modules(tree, fault=patch_of(fault))
     yield GuestFs(vm, fsops, prepare(vm, modules, flashdev))
     vm.run(f"umount -q {MNT}; rm -f /dev/shm/*.img", check=False)
     vm.kernel_log()
@@ -96,7 +95,7 @@ def test_a_test_finds_it(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, f
         test(fs)
 
 
-@pytest.mark.debian("the explorer boots Debian's kernel")
+@BY_THE_EXPLORER
 @pytest.mark.parametrize("fault", FOUND_BY_THE_EXPLORER)
 def test_the_explorer_finds_it(kernel: str, fault: str) -> None:
     case, verdict = FOUND_BY_THE_EXPLORER[fault]

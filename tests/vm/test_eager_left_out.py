@@ -7,14 +7,14 @@ else does the same, and the reason is here; if that goes, the test fails.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
 
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome
-from fastsync_lab.crash.explore import Explorer, explorer
+from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.crash.script import COLLAPSE, INSERT, Script
 from fastsync_lab.crash.workloads import make_script
 from fastsync_lab.host.glue import assemble
@@ -22,11 +22,12 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm import eager_scripts
-from tests.vm.planted import FAULTS, each, functions_with, outcome_without
+from tests.vm.conftest import BY_THE_EXPLORER
+from tests.vm.planted import each, functions_with, outcome_without, patch_of
 
 pytestmark = [
     pytest.mark.usefixtures("bursts"),
-    pytest.mark.debian("the explorer boots Debian's kernel"),
+    BY_THE_EXPLORER,
 ]
 
 BOUNDARIES = 1  # all of them, and no other state
@@ -42,20 +43,11 @@ class Left:
     states: int = 200
 
 
-@pytest.fixture(scope="module")
-def explorer_here(kernel: str) -> Iterator[Explorer]:
-    """One guest for all tests."""
-    with explorer(prepare(kernel, silent)) as one:
-        yield one
-
-
 def look(
     explored: Explorer, fault: str, left: Left, parameters: Mapping[str, str] | None = None
 ) -> Outcome:
     """What the explorer says of the script, with a fault or without."""
-    builds = prepare(
-        explored.builds.tree.series, silent, fault=FAULTS / f"{fault}.patch" if fault else None
-    )
+    builds = prepare(explored.builds.tree.series, silent, fault=patch_of(fault) if fault else None)
     case = Case("one-by-one", "eager", left.kind)
     one = replace(explored, builds=builds)
     return outcome_without(one, case, left.script, left.states, parameters or {})
@@ -68,7 +60,6 @@ BY_A_SCRIPT = {
     "eager-evicted-forgotten": Left((), eager_scripts.evicted(), states=BOUNDARIES),
 }
 REASONS, HOLDS = "burst-reason-left-out", "eager-hold-left-out"
-PLANTED = {*BY_A_SCRIPT, REASONS, HOLDS}
 
 
 @pytest.mark.parametrize("fault", BY_A_SCRIPT)

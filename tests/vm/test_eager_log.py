@@ -1,7 +1,7 @@
 """eager_sync: the log that bursts leave, switching, torn bursts, failures."""
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,11 +9,19 @@ import pytest
 
 from fastsync_lab.host.build import ModuleSet, build_modules
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
-from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
+from tests.vm.carried import START_A_CARRIED_COMMIT, carrying
 from tests.vm.conftest import other_fs
-from tests.vm.eagerfs import OPTIONS, barriers, journal, run, stats
+from tests.vm.eagerfs import (
+    OPTIONS,
+    barriers,
+    burst_blocks,
+    in_force,
+    journal,
+    run,
+    stats,
+    torn_image,
+)
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
@@ -25,16 +33,13 @@ from tests.vm.guestfs import (
     MNT,
     MODES,
     NO_PERIODIC_COMMIT,
-    START_A_CARRIED_COMMIT,
+    UNIFORM,
     GuestFs,
-    carrying,
     sound_log,
 )
-from tests.vm.test_eager import in_force
+from tests.vm.planted import patch_of
 
 pytestmark = pytest.mark.usefixtures("bursts")
-
-TRUNCATES = repo_root() / "tests" / "planted" / "truncate-in-three.patch"
 
 
 def test_sequence_jumps_once_in_a_mount_and_never_back(fs: GuestFs) -> None:
@@ -201,28 +206,6 @@ def torn(fs: GuestFs) -> Iterator[GuestFs]:
     fs.vm.run("rm -f /dev/shm/*.img")
 
 
-def burst_blocks(fs: GuestFs) -> list[int]:
-    """Where the one burst is that the images differ by: its descriptor, its block, its record."""
-    lines = fs.vm.run(f"cmp -l /dev/shm/before.img {CRASH_IMAGE}", check=False).stdout.splitlines()
-    # The flusher may have written in place meanwhile: what counts is in the log.
-    log = fs.vm.run(f"debugfs -R 'blocks <8>' {CRASH_IMAGE} 2>/dev/null").stdout.split()
-    changed = {(int(line.split()[0]) - 1) // 4096 for line in lines}
-    blocks = sorted(changed & {int(number) for number in log})
-    assert len(blocks) == 3, blocks
-    return blocks
-
-
-def torn_image(blocks: list[int], sectors: Sequence[int]) -> str:
-    """Commands that make /dev/shm/t.img: the image before, and so many sectors of each block."""
-    script = "cp /dev/shm/before.img /dev/shm/t.img\n"
-    for block, count in zip(blocks, sectors, strict=True):
-        script += (
-            f"dd if={CRASH_IMAGE} of=/dev/shm/t.img bs=512 seek={block * 8} "
-            f"skip={block * 8} count={count} conv=notrunc status=none\n"
-        )
-    return script
-
-
 def test_torn_burst_ends_the_log(torn: GuestFs, stock_modules: ModuleSet) -> None:
     """Any part of it, in blocks and in sectors; stock e2fsck and the stock kernel agree."""
     fs = torn
@@ -329,8 +312,8 @@ def test_a_truncate_that_fails_shows_nothing_old(fs: GuestFs) -> None:
 @pytest.fixture
 def in_three(vm: Vm, tree: KernelTree, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
     """Modules whose truncates take three transactions, and fail in the last one."""
-    modules = build_modules(tree, fault=TRUNCATES)
-    with other_fs(vm, fsops, modules, flashdev, load_profile("uniform-100us"), 64) as fs:
+    modules = build_modules(tree, fault=patch_of("truncate-in-three"))
+    with other_fs(vm, fsops, modules, flashdev, UNIFORM, 64) as fs:
         yield fs
 
 

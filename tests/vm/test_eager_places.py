@@ -7,16 +7,24 @@ import pytest
 
 from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs, prepare
 from tests.vm.eagerfs import OPTIONS, run
-from tests.vm.guestfs import CAPACITY_MIB, FAIL_ALL, FAIL_NONE, FAIL_ONE, MS, GuestFs, sound_log
-from tests.vm.planted import FAULTS
+from tests.vm.guestfs import (
+    CAPACITY_MIB,
+    FAIL_ALL,
+    FAIL_NONE,
+    FAIL_ONE,
+    MS,
+    UNIFORM,
+    GuestFs,
+    sound_log,
+)
+from tests.vm.planted import patch_of
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
-MAPPED = FAULTS / "eager-mapped-logged.patch"
+MAPPED = patch_of("eager-mapped-logged")
 # What free blocks have.
 FILL = "tr '\\0' X </dev/zero | dd of=$m/old bs=1M status=none 2>/dev/null; sync; rm $m/old; sync"
 WRITE_MS = 500  # longer than the guest takes to start a program
@@ -31,7 +39,7 @@ def test_a_direct_read_of_a_hole_that_is_stored_to(
     By then that has been stored to, and synced: if it was logged, its place has what was there.
     """
     modules = build_modules(tree, fault=fault)
-    profile = replace(load_profile("uniform-100us"), write_ns=WRITE_MS * MS)
+    profile = replace(UNIFORM, write_ns=WRITE_MS * MS)
     script = f"""
     {FILL}
     o $m/g create truncate:8192 overwrite:4096,4096; s
@@ -50,7 +58,7 @@ def test_a_hole_that_cannot_be_punched(
     vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, not_held: str
 ) -> None:
     """Its pages have been dropped: the places hold what they did, unless the file was not held."""
-    modules = build_modules(tree, fault=FAULTS / "eager-hold-left-out.patch")
+    modules = build_modules(tree, fault=patch_of("eager-hold-left-out"))
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
     two_leaves = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
     fs.mkfs()

@@ -15,16 +15,14 @@ import pytest
 
 from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
-from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs
 from tests.vm.eagerfs import OPTIONS, run
-from tests.vm.guestfs import FILE, MS, GuestFs
+from tests.vm.guestfs import FILE, MS, UNIFORM, GuestFs
+from tests.vm.planted import patch_of
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
-FAULT = repo_root() / "tests" / "planted" / "eager-preallocation-converted.patch"
 PARAMETERS = "/sys/module/ext4/parameters"
 WRITE_MS = 400  # so that a write is under way when the sync goes on
 LATE_MS = 2000
@@ -35,8 +33,8 @@ NEIGHBOUR, SYNCED, LAST = 8, 10, 11  # blocks of the file; the first to the last
 @pytest.fixture
 def late(vm: Vm, tree: KernelTree, fsops: str, flashdev: Path) -> Iterator[GuestFs]:
     """A slow device, and modules whose syncs are late."""
-    modules = build_modules(tree, fault=FAULT)
-    profile = replace(load_profile("uniform-100us"), write_ns=WRITE_MS * MS)
+    modules = build_modules(tree, fault=patch_of("eager-preallocation-converted"))
+    profile = replace(UNIFORM, write_ns=WRITE_MS * MS)
     with other_fs(vm, fsops, modules, flashdev, profile, 64) as fs:
         yield fs
 

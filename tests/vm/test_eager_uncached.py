@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.vm.eagerfs import REQUEST, requests, run, stats
-from tests.vm.guestfs import MNT, NO_PERIODIC_COMMIT, GuestFs, trace_requests, with_events
+from tests.vm.eagerfs import requests, run, stats
+from tests.vm.guestfs import MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.tracing import trace_requests
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -58,7 +59,7 @@ def test_no_burst_waits_for_others(uncached: GuestFs) -> None:
     with uncached.mounted(ADAPTS):
         uncached.vm.run(f"cd {MNT}; for n in $(seq {TASKS}); do echo $n >w$n; done; sync")
         tasks = uncached.together(*["append fsync " * ROUNDS] * TASKS)
-        text = trace_requests(uncached.vm, with_events(tasks, "jbd2_burst/jbd2_burst_gather"))
+        traced = trace_requests(uncached.vm, tasks, "jbd2_burst/jbd2_burst_gather")
         found = stats(uncached)
-    assert len(REQUEST.findall(text)) >= ROUNDS and "jbd2_burst_gather" not in text
+    assert len(traced.requests) >= ROUNDS and "jbd2_burst_gather" not in traced.text
     assert found["joined"] == found["join_waits_us"] == "0"

@@ -4,8 +4,7 @@ import pytest
 
 from fastsync_lab.host.build import ModuleSet
 from tests.vm.eagerfs import OPTIONS, journal, run, stats
-from tests.vm.guestfs import NO_PERIODIC_COMMIT, GuestFs
-from tests.vm.test_off import FIXED
+from tests.vm.guestfs import FIXED, NO_PERIODIC_COMMIT, GuestFs
 
 pytestmark = pytest.mark.usefixtures("bursts")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.vm.guestfs import FILE, MODES, NO_PERIODIC_COMMIT, GuestFs, trace_requests
+from tests.vm.guestfs import FILE, MODES, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.tracing import trace_requests
 
 OPTIONS = {"off": NO_PERIODIC_COMMIT, **MODES}
 
@@ -23,8 +24,6 @@ def test_the_data_is_flushed(fs: GuestFs, external: str, mode: str, what: str) -
     """A commit whose blocks are on the journal's device flushes the data's as well, behind it."""
     with fs.mounted(OPTIONS[mode], mkfs=external):
         fs.prepare()
-        trace = trace_requests(fs.vm, what.format(fsops=fs.fsops_path))
-    kinds = [line.split("block_rq_issue: ")[1].split()[1] for line in trace.splitlines()
-             if "block_rq_issue" in line]  # fmt: skip
-    written = [at for at, kind in enumerate(kinds) if kind.startswith("W")]
-    assert written and "FF" in kinds[written[0] :], trace
+        sent = trace_requests(fs.vm, what.format(fsops=fs.fsops_path)).requests
+    written = [at for at, one in enumerate(sent) if one.is_write]
+    assert written and any(one.is_flush for one in sent[written[0] :]), sent

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
-from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs
 from tests.vm.guestfs import (
@@ -15,13 +14,14 @@ from tests.vm.guestfs import (
     FILE,
     MNT,
     NO_PERIODIC_COMMIT,
+    UNIFORM,
     GuestFs,
     parse_events,
 )
 
 FLUSH_MS = 100
 SLOW_FLUSH = replace(
-    load_profile("uniform-100us"),
+    UNIFORM,
     name="slow flush",
     flush_ns=FLUSH_MS * 10**6,
     fua_ns=FLUSH_MS * 10**6,

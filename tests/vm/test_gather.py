@@ -6,7 +6,8 @@ import pytest
 
 from tests.vm.conftest import IN_TIME
 from tests.vm.eagerfs import OPTIONS, stats
-from tests.vm.guestfs import MNT, GuestFs, trace_requests, with_events
+from tests.vm.guestfs import MNT, GuestFs
+from tests.vm.tracing import trace_requests
 
 pytestmark = [pytest.mark.usefixtures("bursts"), IN_TIME]
 
@@ -20,9 +21,8 @@ def make_files(fs: GuestFs) -> None:
 
 def waits(fs: GuestFs, *tasks: str) -> list[tuple[int, ...]]:
     """Each wait of a burst, while tasks do this: how many are expected, there before, and after."""
-    together = with_events(fs.together(*tasks), "jbd2_burst/jbd2_burst_gather")
-    text = trace_requests(fs.vm, together)
-    return [tuple(map(int, match.groups())) for match in WAIT.finditer(text)]
+    traced = trace_requests(fs.vm, fs.together(*tasks), "jbd2_burst/jbd2_burst_gather")
+    return [tuple(map(int, match.groups())) for match in WAIT.finditer(traced.text)]
 
 
 @pytest.mark.short

@@ -12,9 +12,9 @@ from tests.vm.guestfs import (
     GuestFs,
     between_ms,
     parse_events,
-    trace_requests,
     with_limit,
 )
+from tests.vm.tracing import trace_requests
 
 WRITERS, ROUNDS = 6, 20
 FLUSH_MS = 20  # of slow_flushes
@@ -32,8 +32,8 @@ def make_files(fs: GuestFs) -> None:
 
 def flushes(fs: GuestFs, writers: int) -> int:
     """How many the device was sent by fsyncs of that many processes, each of its own file."""
-    text = trace_requests(fs.vm, fs.together(*["write fsync " * ROUNDS] * writers))
-    return sum(" FF " in line for line in text.splitlines() if "block_rq_issue" in line)
+    traced = trace_requests(fs.vm, fs.together(*["write fsync " * ROUNDS] * writers))
+    return sum(one.is_flush for one in traced.requests)
 
 
 @pytest.mark.short
@@ -61,7 +61,7 @@ def test_write_back_throttling_takes_a_flush_for_synchronous(fs: GuestFs, mode: 
     with fs.mounted(MODES[mode]):
         fs.prepare()
         synced = f"{fs.fsops_path} {FILE} open write fsync write fsync"
-        trace = trace_requests(fs.vm, synced, event="block_bio_queue")
+        trace = trace_requests(fs.vm, synced, "block/block_bio_queue").text
     flushes = [line for line in trace.splitlines() if re.search(r" FW\S* 0 \+ 0 ", line)]
     assert flushes and all(" FWS 0 + 0 " in line for line in flushes), trace
 

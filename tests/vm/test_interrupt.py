@@ -6,7 +6,6 @@ A host that is busy makes it late now and then: tests/in_time.py.
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,25 +13,27 @@ import pytest
 from fastsync_lab.host import shell
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.interrupt import EXIT_STATUS, MESSAGE
-from fastsync_lab.host.paths import repo_root, results_dir
+from fastsync_lab.host.kernels import find_series
+from fastsync_lab.host.paths import repo_root
+from fastsync_lab.study.store import partial_path, stem
 from tests.in_time import StopWatch, Took, check_in_time
 
-DEVICE = "nvme"  # not that of quick runs: nobody's results are in the way
+DEVICE = "nvme"
 LIMIT_S = 2.0
 DEAD_S = 120.0
 NOT_IGNORED = ("env", "--default-signal=INT")
 
 
+def name_of(kernel: str) -> str:
+    """What the run is called."""
+    return stem("overwrite", find_series(kernel).name, DEVICE, quick=True)
+
+
 @pytest.fixture
-def partial(kernel: str) -> Iterator[Path]:
-    """Where an interrupted run is kept; none before, and after that what was there before."""
-    path = results_dir() / f"overwrite-quick-{kernel}-{DEVICE}.partial.json"
-    before = path.read_bytes() if path.exists() else None
-    path.unlink(missing_ok=True)
-    yield path
-    path.unlink(missing_ok=True)
-    if before is not None:
-        path.write_bytes(before)
+def partial(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where an interrupted run is kept: in a folder of the test's own."""
+    monkeypatch.setenv("FASTSYNC_RESULTS", str(tmp_path))
+    return partial_path(name_of(kernel))
 
 
 def interrupted_in_time(kernel: str, until: str, partial: Path) -> list[str]:
@@ -80,7 +81,7 @@ def interrupted_run(kernel: str, until: str) -> tuple[list[str], Took]:
 def test_ctrl_c_keeps_the_runs_that_are_finished(
     kernel: str, partial: Path, modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
 ) -> None:
-    name = f"overwrite-quick-{kernel}-{DEVICE}"
+    name = name_of(kernel)
     interrupted_in_time(kernel, f"{name}: booting", partial)
     assert not partial.exists()
     interrupted_in_time(kernel, f"{name} 1/20: ", partial)

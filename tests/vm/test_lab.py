@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.host import shell
-from fastsync_lab.host.build import ModuleSet, kbuild, make_module
+from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.glue import assemble, upstream_patches
 from fastsync_lab.host.kernels import KernelTree, file_checksum
@@ -24,18 +23,14 @@ from fastsync_lab.machine.image import root_image
 from fastsync_lab.machine.processor import load_processor
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study import calibration
+from tests.processes import children, still_running
+from tests.vm.conftest import IN_TIME, build_crashing
 
 
 @pytest.fixture
 def vm_command(kernel: str) -> list[str]:
     """./fastsync vm with the stock modules."""
     return [str(repo_root() / "fastsync"), "vm", "--stock", "--kernel", kernel]
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process's main thread started."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
 
 
 @pytest.mark.short
@@ -118,7 +113,7 @@ def test_guest_has_the_processor_that_is_declared(vm: Vm) -> None:
     assert not {"erms", "fsrm", "fsrs"} & set(flags)
 
 
-@pytest.mark.debian("its subject is time, of which a debug kernel takes more")
+@IN_TIME
 def test_a_copy_does_not_count_each_byte(vm: Vm) -> None:
     """Reading a page would be 16 system calls long; on a real processor it is 4."""
     bench = vm.stage(calibration.PROGRAM.build(silent))
@@ -151,14 +146,6 @@ def test_failure_shows_what_the_kernel_said(vm: Vm) -> None:
     log = Path(re.findall(r"all of its console: (.*)\)", str(caught.value))[0])
     assert all(line in log.read_text() for line in said)
     vm.kernel_log()
-
-
-def build_crashing(tree: KernelTree, folder: Path) -> Path:
-    """Build crashing.c, a module that oopses as it is loaded."""
-    shutil.copy(Path(__file__).with_name("crashing.c"), folder)
-    (folder / "Makefile").write_text("obj-m := crashing.o\n")
-    make_module(kbuild(tree, silent), folder, folder / "log")
-    return folder / "crashing.ko"
 
 
 def test_oops_of_insmod_shows_its_call_trace(tree: KernelTree) -> None:
@@ -286,7 +273,4 @@ def test_killed_vm_command_leaves_no_guest_behind(vm_command: list[str]) -> None
     assert len(started) == 1
     os.kill(process.pid, 9)
     process.wait()
-    deadline = time.monotonic() + 600
-    while any(Path(f"/proc/{pid}/cmdline").exists() for pid in started):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert still_running(*started, limit_s=600) == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.host.build import ModuleSet
-from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
+from tests.vm.carried import carrying
 from tests.vm.conftest import losing_fs
 from tests.vm.guestfs import (
     CRASH,
@@ -18,17 +18,16 @@ from tests.vm.guestfs import (
     MNT,
     MODES,
     MS,
+    UNIFORM,
     Event,
     GuestFs,
-    carrying,
     parse_events,
-    trace_requests,
 )
+from tests.vm.tracing import trace_requests
 
 # Without the option a failed flush is as stock has it: the journal aborts, and an fsync that finds
-# its transaction gone takes it for a committed one.
-UNIFORM = load_profile("uniform-100us")
-# With asynchronous commits that are no bursts, too.
+# its transaction gone takes it for a committed one. So with it, and with asynchronous commits that
+# are no bursts.
 COMMITS = {**MODES, "async": f"data=writeback,journal_async_commit,{MODES['defer']}"}
 OTHER, THIRD = f"{MNT}/other", f"{MNT}/third"
 
@@ -230,18 +229,18 @@ def test_a_failed_flush_of_zeroed_inode_tables_is_told(losing: GuestFs) -> None:
     """It comes within 5 s of a mount, before the log is settled, and takes data in place."""
     losing.mkfs("-g 2048 -E lazy_itable_init=1")
     fsops = losing.fsops_path
-    trace = trace_requests(
+    traced = trace_requests(
         losing.vm,
         f"({FAIL_A_FLUSH}); {fsops} {MNT}/f open sleep:12000 '?fsync' {CRASH}",
+        "block/block_bio_queue",
         before=f"mount -t ext4 -o noatime,{eagerfs.OPTIONS} {losing.device} {MNT} || exit\n"
         f"{fsops} {MNT}/f create append fsync sleep:20 || exit\n"
         f"{fsops} {MNT}/f open overwrite:4096,0 fsync writeback waitfirst || exit\n"
         f"cp {MNT}/f /dev/shm/want.f",
-        event="block_bio_queue",
     )
-    flushes = re.findall(r"block_bio_queue: \S+ F\S* \d+ \+ \d+ \[(.*)\]", trace)
-    assert flushes[0] == "ext4lazyinit", trace
-    (synced,) = parse_events("\n".join(re.findall("^try .*", trace, re.MULTILINE)))
+    flushes = re.findall(r"block_bio_queue: \S+ F\S* \d+ \+ \d+ \[(.*)\]", traced.text)
+    assert flushes[0] == "ext4lazyinit", traced.text
+    (synced,) = parse_events(traced.printed)
     assert synced["errno"] != 0
     eagerfs.run(losing, "kept f")
 

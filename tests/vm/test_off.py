@@ -3,7 +3,6 @@
 Request by request.
 """
 
-import re
 from itertools import groupby
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
 from tests.vm.conftest import prepare
-from tests.vm.guestfs import GuestFs, trace_requests
+from tests.vm.guestfs import FIXED, GuestFs
+from tests.vm.tracing import trace_requests
 
 # Whether a second write falls into the tick of the first decides about a commit: hence "align".
 WORK = [
@@ -23,26 +23,22 @@ WORK = [
     "fsync", "falloc:0,65536,65536", "write", "fdatasync", "align:100", "awrite", "fsync",
     "uwrite", "fsync", "swrite", "align:100", "owrite", "stat", "write", "fsync", "sync", "stat",
 ]  # fmt: skip
-# Nothing on the medium is drawn by chance.
-UUID = "00000000-1111-2222-3333-444444444444"
-FIXED = f"-U {UUID} -E hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0"
 # Bitmaps are not to be read ahead at a time that chance decides.
 MOUNT_OPTIONS = "commit=300,no_prefetch_block_bitmaps"
-REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\S+) (\d+) \(\) (\d+) \+ (\d+)")
 
 
-def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tuple[str, ...]]:
-    """Every request that a fixed workload makes: (kind, bytes, sector, sectors).
+def requests(vm: Vm, modules: ModuleSet, flashdev: Path, fsops: str) -> list[tuple[str, int, int]]:
+    """Every request that a fixed workload makes: (kind, sector, sectors).
 
     Metadata that is written in place in one go is sorted: on a busy host a checkpoint may begin
     with another block of it.
     """
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
     fs.mkfs(FIXED)
-    text = trace_requests(
+    traced = trace_requests(
         vm, f"{fsops} /mnt/f mount:{MOUNT_OPTIONS} {' '.join(WORK)} umount || exit"
     )
-    found = [match.groups() for match in REQUEST.finditer(text)]
+    found = [(one.rwbs, one.sector, one.sectors) for one in traced.requests]
     runs = groupby(found, key=lambda one: one[0] == "WM")
     return [one for in_place, run in runs for one in (sorted(run) if in_place else run)]
 

@@ -7,7 +7,8 @@ import pytest
 from fastsync_lab.host.kernels import KernelTree
 from tests.vm.conftest import has_bursts
 from tests.vm.eagerfs import journal
-from tests.vm.guestfs import TRACING, GuestFs, sound_log
+from tests.vm.guestfs import GuestFs, sound_log
+from tests.vm.tracing import TRACING
 
 DEFAULT = ["mtime_update=100", "mtime_mode=truncate"]
 
@@ -220,7 +221,8 @@ def test_flushes_are_counted_only_if_it_was_ever_in_force(
         assert failed == (errno.EINVAL if "async" in remounts else 0)
     fs.prepare()
     fs.vm.run(
-        f"cd {TRACING}; echo >trace; echo jbd2_carrier_send_flush >set_ftrace_filter && "
+        f"cd {TRACING}; echo >trace; echo 1 >tracing_on\n"
+        "echo jbd2_carrier_send_flush >set_ftrace_filter && "
         "echo function >current_tracer"
     )
     fs.ops("open", "write", "fdatasync")

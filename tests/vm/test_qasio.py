@@ -12,13 +12,11 @@ import pytest
 
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME
-from tests.vm.guestfs import FILE, MNT, GuestFs, between_ms, parse_events
+from tests.vm.guestfs import DEVICE, FILE, MNT, NODE, GuestFs, between_ms, parse_events
 from tests.vm.scheduled import (
     BACKLOG,
     BACKLOG_MS,
-    BOOST_EVENT,
     BOOSTED_MS,
-    DEVICE,
     QUEUE,
     REQUEST_MS,
     SLOW_DEVICE,
@@ -26,6 +24,9 @@ from tests.vm.scheduled import (
     Scheduled,
     settled,
 )
+from tests.vm.tracing import start_tracing, stop_tracing
+
+BOOST_EVENT = "qasio/qasio_boost"
 
 
 @pytest.mark.short
@@ -139,7 +140,7 @@ def test_discards_are_not_waited_for_by_a_commit(sched: Scheduled) -> None:
     sched.vm.run(f"rm {MNT}/gone")
     assert sched.timed_ms("open", "chmod:600", call="fsync") < SLOW_DEVICE.discard_ns / 1e6 / 2
     # The commit freed the blocks; a worker discards them afterwards.
-    discards = "[ $(awk '{print $12}' /sys/block/flash0/stat) != 0 ]"
+    discards = f"[ $(awk '{{print $12}}' /sys/block/{NODE}/stat) != 0 ]"
     sched.vm.run(f"for i in {{1..50}}; do ! {discards} || exit 0; sleep 0.1; done; exit 1")
 
 
@@ -156,7 +157,7 @@ def test_a_wait_that_begins_before_the_request_is_queued_is_not_missed(sched: Sc
 
 
 @pytest.fixture
-def null_disk(vm: Vm) -> Iterator[str]:
+def fast_disk(vm: Vm) -> Iterator[str]:
     """A disk that is no slow device's, and takes 0.1 ms for a request."""
     vm.run("modprobe null_blk gb=1 irqmode=2 completion_nsec=100000")
     yield "/dev/nullb0"
@@ -164,7 +165,7 @@ def null_disk(vm: Vm) -> Iterator[str]:
 
 
 @IN_TIME
-def test_waits_of_others_do_not_make_one_forgotten(sched: Scheduled, null_disk: str) -> None:
+def test_waits_of_others_do_not_make_one_forgotten(sched: Scheduled, fast_disk: str) -> None:
     sched.vm.run(f"echo 4 >{QUEUE}/nr_requests")
     settled(sched)
     before = sched.waits()
@@ -172,7 +173,7 @@ def test_waits_of_others_do_not_make_one_forgotten(sched: Scheduled, null_disk: 
     senders = (f"later:0,{BACKLOG}", "later:100,writeback", "later:130,fsync")
     waits = ("overwrite:4096", "writeback", "waitfirst") * 40
     sched.fs.ops(
-        "open", "overwrite:4096", *senders, "sleep:135", f"file:{null_disk}", "open", *waits
+        "open", "overwrite:4096", *senders, "sleep:135", f"file:{fast_disk}", "open", *waits
     )
     gained = sched.gained("sync", before)
     assert gained["waits"] > 40
@@ -238,9 +239,9 @@ def test_the_queue_is_not_searched_for_every_page_of_a_file(sched: Scheduled) ->
 
 def test_every_boost_is_a_trace_event(sched: Scheduled) -> None:
     settled(sched)
-    sched.vm.run(f"echo >/sys/kernel/tracing/trace; echo 1 >{BOOST_EVENT}")
+    start_tracing(sched.vm, BOOST_EVENT)
     sched.fs.ops(BACKLOG, "open", "overwrite:4096", "writeback", "fsync")
-    trace = sched.vm.run(f"echo 0 >{BOOST_EVENT}; cat /sys/kernel/tracing/trace").stdout
+    trace = stop_tracing(sched.vm, BOOST_EVENT)
     events = re.findall(r"qasio_boost: (\d+,\d+) (\w+) \d+ \+ (\d+), (\d+) ahead", trace)
     assert [event[1:3] for event in events] == [("sync", "8")]
     assert int(events[0][3]) > 8
@@ -260,10 +261,10 @@ def test_the_backlog_moves_while_others_write_all_the_time(sched: Scheduled, wai
 def flood(vm: Vm) -> str:
     """Bash that has more reads under way than the device can do, as long as the script runs."""
     return (
-        "fio --name=flood --filename=/dev/flash0 --readonly --rw=randread --bs=128k "
+        f"fio --name=flood --filename={DEVICE} --readonly --rw=randread --bs=128k "
         "--direct=1 --ioengine=libaio --iodepth=48 --time_based --runtime=1h --thread "
         ">/dev/null 2>&1 & flood=$!; trap 'kill -KILL $flood; wait $flood' EXIT\n"
-        "until read -a s </sys/block/flash0/stat; [ ${s[8]} -ge 40 ]; do sleep 0.05; done\n"
+        f"until read -a s </sys/block/{NODE}/stat; [ ${{s[8]}} -ge 40 ]; do sleep 0.05; done\n"
     )
 
 

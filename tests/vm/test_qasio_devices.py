@@ -17,11 +17,10 @@ from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.studies.qasio import WAITS
 from tests.vm.conftest import IN_TIME, compile_program
-from tests.vm.guestfs import FILE, MNT, GuestFs
+from tests.vm.guestfs import DEVICE, FILE, MNT, GuestFs
 from tests.vm.scheduled import (
     BACKLOG,
     BACKLOG_MS,
-    DEVICE,
     QUEUE,
     SLOW_DEVICE,
     SLOW_MIB,
@@ -29,6 +28,7 @@ from tests.vm.scheduled import (
     Scheduled,
     settled,
 )
+from tests.vm.tracing import start_tracing, stop_tracing
 
 WATCHED = ("folio_wait_writeback", "__lock_buffer", "__wait_on_buffer")
 
@@ -87,19 +87,19 @@ def test_ext4_with_coarse_stamps(selected: GuestFs, mode: str) -> None:
 @pytest.mark.parametrize("kind", ["xfs", pytest.param("btrfs", marks=IN_TIME), "f2fs"])
 def test_other_file_systems(large_device: GuestFs, kind: str) -> None:
     vm = large_device.vm
-    vm.run(f"mkfs.{kind} -q -f /dev/flash0 && modprobe {kind} && mount -t {kind} /dev/flash0 {MNT}")
+    vm.run(f"mkfs.{kind} -q -f {DEVICE} && modprobe {kind} && mount -t {kind} {DEVICE} {MNT}")
     try:
         check_fsync_passes_the_backlog(Scheduled(large_device), FILE)
     finally:
-        vm.run(f"umount {MNT}; wipefs -qa /dev/flash0")
+        vm.run(f"umount {MNT}; wipefs -qa {DEVICE}")
 
 
 def test_a_device_without_a_file_system(large_device: GuestFs) -> None:
     vm = large_device.vm
     mib = 2048  # in sectors
     vm.run(
-        f"addpart /dev/flash0 1 0 {mib} && addpart /dev/flash0 2 {mib} {16 * mib} && "
-        "ln -s /dev/flash0p1 /run/raw && ln -s /dev/flash0p2 /run/raw.backlog"
+        f"addpart {DEVICE} 1 0 {mib} && addpart {DEVICE} 2 {mib} {16 * mib} && "
+        f"ln -s {DEVICE}p1 /run/raw && ln -s {DEVICE}p2 /run/raw.backlog"
     )
     # Who closes a device last waits for all that was written to it.
     vm.run("tail -f /dev/null </run/raw.backlog & echo $! >/run/holder")
@@ -107,7 +107,7 @@ def test_a_device_without_a_file_system(large_device: GuestFs) -> None:
         check_fsync_passes_the_backlog(Scheduled(large_device), "/run/raw")
     finally:
         vm.run("kill $(cat /run/holder); rm /run/raw*; sleep 1; "
-               "delpart /dev/flash0 1; delpart /dev/flash0 2")  # fmt: skip
+               f"delpart {DEVICE} 1; delpart {DEVICE} 2")  # fmt: skip
 
 
 def build_blind(tree: KernelTree) -> Path:
@@ -139,7 +139,7 @@ def test_without_its_probes_it_schedules_and_says_so(sched: Scheduled, tree: Ker
 
 
 @contextmanager
-def null_disk(vm: Vm, qasio_ko: Path, name: str, **settings: str) -> Iterator[None]:
+def null_blk(vm: Vm, qasio_ko: Path, name: str, **settings: str) -> Iterator[None]:
     """A null_blk of 64 MiB that keeps what is written, as /dev/NAME under qasio."""
     disk = f"/sys/kernel/config/nullb/{name}"
     wanted = {"memory_backed": "1", "size": "64", **settings, "power": "1"}
@@ -161,7 +161,7 @@ def null_disk(vm: Vm, qasio_ko: Path, name: str, **settings: str) -> Iterator[No
 
 def test_a_write_error_reaches_who_waits(vm: Vm, qasio_ko: Path) -> None:
     write = "dd if=/dev/zero of=/dev/bad bs=4k count=1 conv=notrunc"
-    with null_disk(vm, qasio_ko, "bad", badblocks="+8192-8199"):
+    with null_blk(vm, qasio_ko, "bad", badblocks="+8192-8199"):
         assert vm.run(f"{write},fsync seek=1 2>&1", check=False).status == 0
         buffered = vm.run(f"{write},fsync seek=1024 2>&1", check=False)
         direct = vm.run(f"{write} oflag=direct seek=1024 2>&1", check=False)
@@ -176,7 +176,7 @@ def test_a_write_error_reaches_who_waits(vm: Vm, qasio_ko: Path) -> None:
 
 def test_zones_are_written_in_order(vm: Vm, qasio_ko: Path) -> None:
     # Out of its order in a zone a write fails.
-    with null_disk(vm, qasio_ko, "zoned", zoned="1", zone_size="4"):
+    with null_blk(vm, qasio_ko, "zoned", zoned="1", zone_size="4"):
         vm.run(
             "[ $(cat /sys/block/zoned/queue/zoned) = host-managed ] && "
             "dd if=/dev/urandom of=/run/image bs=1M count=24 status=none && "
@@ -190,7 +190,7 @@ def test_zones_are_written_in_order(vm: Vm, qasio_ko: Path) -> None:
 
 SCSI = "/sys/bus/pseudo/drivers/scsi_debug"
 SCSI_STATE = "/sys/kernel/debug/block/$(</run/disk)/sched/state"
-REQUEUED = "/sys/kernel/tracing/events/block/block_rq_requeue/enable"
+REQUEUED = "block/block_rq_requeue"
 
 
 @contextmanager
@@ -204,15 +204,15 @@ def scsi_disk(vm: Vm, qasio_ko: Path) -> Iterator[None]:
         "modprobe scsi_debug dev_size_mb=32 opts=16 statistics=1 && "
         f"for i in {{1..50}}; do ls {SCSI}/adapter0/host*/target*/*:*/block "
         ">/run/disk 2>/dev/null && break; sleep 0.1; done && "
-        "echo qasio >/sys/block/$(</run/disk)/queue/scheduler && "
-        f"echo >/sys/kernel/tracing/trace && echo 1 >{REQUEUED}"
+        "echo qasio >/sys/block/$(</run/disk)/queue/scheduler"
     )
     try:
+        start_tracing(vm, REQUEUED)
         yield
-        assert "block_rq_requeue" in vm.run("cat /sys/kernel/tracing/trace").stdout
+        assert "block_rq_requeue" in stop_tracing(vm, REQUEUED)
     finally:
         vm.run(
-            f"echo 0 >{REQUEUED}; echo none >/sys/block/$(</run/disk)/queue/scheduler; "
+            "echo none >/sys/block/$(</run/disk)/queue/scheduler; "
             "rmmod scsi_debug qasio; rm -f /run/image /run/disk"
         )
 
@@ -293,7 +293,7 @@ def test_two_processors_one_of_which_comes_and_goes(
         fsops = guest.stage(compile_program("fsops", tmp_path))
         guest.load_filesystem(modules)
         guest.load_device(SLOW_DEVICE, flashdev, capacity_mib=SLOW_MIB)
-        fs = GuestFs(guest, fsops, "/dev/flash0")
+        fs = GuestFs(guest, fsops, DEVICE)
         guest.kernel_log()
         guest.run(f"insmod {guest.stage(qasio_ko)} && echo qasio >{QUEUE}/scheduler")
         with fs.mounted():
@@ -312,7 +312,7 @@ def test_two_processors_one_of_which_comes_and_goes(
                 "|| exit; done"
             )
             boosted = f"grep -q '^sync .* boosted [1-9]' {WAITS}"
-            guest.run(f"mount -t debugfs d /sys/kernel/debug; until {boosted}; do sleep 0.1; done")
+            guest.run(f"until {boosted}; do sleep 0.1; done")
             guest.run("kill $(cat /run/loads); sleep 3; sync", timeout_s=300)
         guest.run(f"echo none >{QUEUE}/scheduler && rmmod qasio")
         assert check_kernel_log(guest.kernel_log()) == []

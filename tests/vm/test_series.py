@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from fastsync_lab.crash.builds import delays_patch
 from fastsync_lab.host import shell
 from fastsync_lab.host.glue import FILESYSTEMS, assemble, copy_stock, forbid_warnings, overlay_files
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.series import write_series
+from tests.vm.planted import FAULTS
 
-PLANTED = [repo_root() / "tests/delays.patch", *(repo_root() / "tests/planted").rglob("*.patch")]
+PLANTED = [delays_patch(), *FAULTS.rglob("*.patch")]
 
 
 def sources(folder: Path) -> dict[str, bytes]:

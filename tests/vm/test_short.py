@@ -6,7 +6,8 @@ import pytest
 
 from tests.vm.conftest import IN_TIME
 from tests.vm.eagerfs import OPTIONS, run
-from tests.vm.guestfs import MNT, GuestFs, trace_requests, with_events
+from tests.vm.guestfs import MNT, GuestFs
+from tests.vm.tracing import trace_requests
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -25,7 +26,7 @@ CUTS = 7  # for a sync at most
 
 def traced(fs: GuestFs, commands: str, *, before: str = "") -> str:
     """The trace of bursts, and of what is cut, while these commands run."""
-    return trace_requests(fs.vm, with_events(commands, *EVENTS), before=before)
+    return trace_requests(fs.vm, commands, *EVENTS, before=before).text
 
 
 def bursts(text: str) -> list[int]:
@@ -77,9 +78,9 @@ def test_a_sync_of_many_pages_is_not_cut_in_two(fs: GuestFs) -> None:
 
 
 def test_without_the_option_a_transaction_grows(fs: GuestFs) -> None:
-    commands = with_events(f"{NEIGHBOUR}\n{SYNC}", "jbd2/jbd2_run_stats")
+    commands, event = f"{NEIGHBOUR}\n{SYNC}", "jbd2/jbd2_run_stats"
     with fs.mounted("commit=300", mkfs=MKFS):
-        text = trace_requests(fs.vm, commands, before=SYNCS)
+        text = trace_requests(fs.vm, commands, event, before=SYNCS).text
     logged = [int(blocks) for blocks in re.findall(r"jbd2_run_stats: .* blocks (\d+)", text)]
     assert len(logged) == 1
     assert logged[0] > FILES / 16
@@ -94,9 +95,8 @@ def test_write_back_maps_less_at_once_while_somebody_syncs(
     fs: GuestFs, options: str, before: str, most: int
 ) -> None:
     large = f"dd if=/dev/zero of={MNT}/large bs=1M count=12 status=none\nsync {MNT}/large"
-    commands = with_events(large, "ext4/ext4_da_write_pages_extent")
     with fs.mounted(options):
-        text = trace_requests(fs.vm, commands, before=before)
-    lengths = [int(length) for length in EXTENT.findall(text)]
+        traced = trace_requests(fs.vm, large, "ext4/ext4_da_write_pages_extent", before=before)
+    lengths = [int(length) for length in EXTENT.findall(traced.text)]
     assert sum(lengths) == 12 * 256
     assert max(lengths) == most

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.vm import carried
+from tests.vm.carried import LOOP, OPTIONS, PATIENT, STARTED
 from tests.vm.conftest import IN_TIME
-from tests.vm.guestfs import NO_PERIODIC_COMMIT, TRACING, GuestFs
-from tests.vm.test_carried import LOOP, OPTIONS, PATIENT
+from tests.vm.guestfs import MODES, GuestFs
+from tests.vm.tracing import start_tracing, stop_tracing
 
-GROUPS = ("ext4_mtime", "jbd2_carrier")
-TRUNCATE = f"mtime_update=1000,{NO_PERIODIC_COMMIT}"
-DEFER = f"mtime_update=1000,mtime_mode=defer,{NO_PERIODIC_COMMIT}"
-# At the end a commit waits for a flush; the stamps that are durable are 920 ms old.
-STARTED = ("open", "write", "fsync", "sleep:920", "write", "fsync", "sleep:2")
+GROUPS = ("ext4_mtime", carried.EVENTS)
+TRUNCATE, DEFER = MODES["truncate"], MODES["defer"]
 
 
 @dataclass(frozen=True)
@@ -33,21 +32,11 @@ def parse_trace(trace: str) -> list[Event]:
     ]
 
 
-def switch(fs: GuestFs, value: int) -> None:
-    fs.vm.run(
-        f"t={TRACING}; mountpoint -q $t || mount -t tracefs tracefs $t; "
-        + "; ".join(f"echo {value} >$t/events/{group}/enable" for group in GROUPS)
-    )
-
-
 def traced(fs: GuestFs, *words: str) -> list[Event]:
     """What is traced while fsops does these."""
-    switch(fs, 1)
-    # Another test of this guest may have traced by another clock, and stopped.
-    fs.vm.run(f"cd {TRACING}; echo local >trace_clock; echo >trace; echo 1 >tracing_on")
+    start_tracing(fs.vm, *GROUPS)
     fs.ops(*words)
-    switch(fs, 0)
-    return parse_trace(fs.vm.run(f"cat {TRACING}/trace").stdout)
+    return parse_trace(stop_tracing(fs.vm, *GROUPS))
 
 
 def of_ext4(events: list[Event]) -> list[tuple[str, str]]:

@@ -13,9 +13,10 @@ import pytest
 
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.machine.device import DeviceProfile, load_profile
+from fastsync_lab.machine.device import DeviceProfile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, other_fs
+from tests.vm.eagerfs import burst_blocks, torn_image
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
@@ -23,13 +24,12 @@ from tests.vm.guestfs import (
     MNT,
     MS,
     NO_PERIODIC_COMMIT,
+    UNIFORM,
     GuestFs,
 )
-from tests.vm.test_eager_log import burst_blocks, torn_image
 
 pytestmark = pytest.mark.short  # they are for one series each, most for 7.2
 
-UNIFORM = load_profile("uniform-100us")
 SLOW_READS = replace(UNIFORM, name="slow reads", read_ns=100 * MS)
 SLOW_FLUSH = replace(UNIFORM, name="slow flush", flush_ns=100 * MS, fua_ns=100 * MS)
 ONE_BY_ONE = replace(UNIFORM, name="one by one", write_ns=20 * MS, queue_depth=1)
