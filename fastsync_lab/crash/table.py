@@ -37,18 +37,22 @@ DATABASES = (
 )
 CLASSIC = ("bounded", *DATABASES, *FILES, "random")
 QUICK = ("one-by-one", "overwrite", "append", "attributes", "direct", "punch", "threads", "random")
+# With stamps of whole seconds a sync of overwrites alone finds nothing to commit: no burst.
+COMMITTING = tuple(name for name in QUICK if name not in ("overwrite", "direct"))
 OURS = ("truncate", "defer")
 LOGGED = tuple(n for n in workload_names() if n.startswith(PREFIX) and n != TOGGLING)
 # ext4 does not take the other pairs: no MOVE_EXT with journalled data or with clusters, and for
 # SWAP_BOOT too little room in the log for what changes of quotas: stock's, and the kernel warns.
 # The pairs with `bounded` are those that write the most different blocks. What fails on stock
-# is run there, too: fast commits; with 1 KiB blocks a superblock torn during recovery; with quotas
-# their numbers after a punched hole. i_version moves if it has been queried, and counts as queried
+# is run there, too: a record torn over an older lap of the log, with which e2fsck gives up; fast
+# commits; with 1 KiB blocks a superblock torn during recovery; with quotas their numbers after a
+# punched hole. i_version moves if it has been queried, and counts as queried
 # once an inode is read from the disk: so its workloads are some that drop caches.
 TABLE = (
     Row(("bounded",), ("1k-blocks",), ("defer", CONTROL)),
-    Row(("bounded",), ("external",), ("defer",)),
+    Row(("bounded",), ("external",), ("defer", CONTROL)),
     Row(CLASSIC, ("ordered", "journal")),
+    Row(("bounded",), ("ordered", "journal"), (CONTROL,)),
     Row(CLASSIC, ("fast_commit",), (*MTIME_MODES, CONTROL)),
     Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MTIME_MODES, CONTROL)),
     Row(("one-by-one", "append", "direct", "mmap", "punch", "random"), ("dioread_lock",), OURS),
@@ -72,7 +76,8 @@ TABLE = (
     Row((*CLASSIC, "one-by-one", "aio", "io-uring", "remount"), ("ordered",), EAGER_MODES),
     Row(("move-ext", "swap-boot", "shift"), ("ordered", "1k-blocks"), EAGER_MODES),
     Row(("one-by-one", "append", "direct", "punch", "random"), ("dioread_lock",), ("eager",)),
-    Row(QUICK, ("1k-blocks", "bigalloc", "quota", "small-inodes"), EAGER_MODES),
+    Row(QUICK, ("1k-blocks", "bigalloc", "quota"), EAGER_MODES),
+    Row(COMMITTING, ("small-inodes",), EAGER_MODES),
     Row(("inline",), ("inline_data",), ("eager",)),
     Row(LOGGED, ("ordered",), EAGER_MODES, seeds=4),
     Row(LOGGED, ("ordered",), (CONTROL,)),
