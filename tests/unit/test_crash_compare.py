@@ -55,6 +55,7 @@ def test_junk_is_as_on_stock_whichever_sector_it_is_of() -> None:
 def test_where_e2fsck_gives_up_on_stock_too_its_word_does_not_count() -> None:
     gave_up = "e2fsck -fy ended with 1: Journal transaction {} was corrupt, replay was aborted."
     disagree = "log: the kernel and e2fsck disagree: size {} and 61440"
+    name = "s94: there only after recovery by e2fsck"
     lost = "after recovery by e2fsck: log: size is 0"
 
     def failure(number: int, *more: str) -> Failure:
@@ -62,7 +63,7 @@ def test_where_e2fsck_gives_up_on_stock_too_its_word_does_not_count() -> None:
         return Failure("55.head0-4", 1, problems, "again", "image")
 
     alone = replace(failure(1), problems=(disagree.format(1),))
-    ours = outcome(Case("append", "defer", "crashed"), failure(211), failure(212, lost), alone)
+    ours = outcome(Case("append", "defer", "crashed"), failure(211, name), failure(212, lost), alone)
     elsewhere = outcome(Case("append", "defer", "ordered"), failure(211))
     stock = outcome(Case("random", "stock", "crashed"), failure(7))
     found = compared_with_stock([ours, elsewhere, stock])
