@@ -63,7 +63,8 @@ def test_where_e2fsck_gives_up_on_stock_too_its_word_does_not_count() -> None:
         return Failure("55.head0-4", 1, problems, "again", "image")
 
     alone = replace(failure(1), problems=(disagree.format(1),))
-    ours = outcome(Case("append", "defer", "crashed"), failure(211, name), failure(212, lost), alone)
+    both = (failure(211, name), failure(212, lost))
+    ours = outcome(Case("append", "defer", "crashed"), *both, alone)
     elsewhere = outcome(Case("append", "defer", "ordered"), failure(211))
     stock = outcome(Case("random", "stock", "crashed"), failure(7))
     found = compared_with_stock([ours, elsewhere, stock])
