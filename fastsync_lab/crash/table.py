@@ -47,8 +47,8 @@ LOGGED = tuple(n for n in workload_names() if n.startswith(PREFIX) and n != TOGG
 # The pairs with `bounded` are those that write the most different blocks. What fails on stock
 # is run there, too: a record torn over an older lap of the log, with which e2fsck gives up; fast
 # commits; with 1 KiB blocks a superblock torn during recovery; with quotas their numbers after a
-# punched hole. i_version moves if it has been queried, and counts as queried
-# once an inode is read from the disk: so its workloads are some that drop caches.
+# punched hole. i_version moves if it has been queried, and counts as queried once an inode is read
+# from the disk: so its workloads are some that drop caches.
 TABLE = (
     Row(("bounded",), ("1k-blocks",), ("defer", CONTROL)),
     Row(("bounded",), ("external",), ("defer", CONTROL)),

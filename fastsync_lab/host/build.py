@@ -250,6 +250,7 @@ def build_modules(
         wanted = fingerprint(tree, inputs)
         if built := stamp.find(wanted):
             return ModuleSet(name, *built)
+        stamp.path.unlink(missing_ok=True)
         system = kbuild(tree, report)
         report(f"building {name} jbd2 and ext4 for {tree.release}")
         source = workshop / "src"
@@ -301,6 +302,7 @@ def build_own_module(name: str, tree: KernelTree, report: Report) -> Path:
         wanted = fingerprint(tree, sorted(file for file in origin.glob("*") if file.is_file()))
         if built := stamp.find(wanted):
             return built[0]
+        stamp.path.unlink(missing_ok=True)
         system = kbuild(tree, report)
         report(f"building {name} for {tree.release}")
         folder = target / name

@@ -119,27 +119,29 @@ def check_range(name: str, value: object, allowed: tuple[int, int]) -> int:
 
 def profile_names() -> list[str]:
     """The names that load_profile takes, as they stand in tables."""
-    return [profile.name for profile in _profiles()]
+    return list(_profiles())
 
 
 def real_profiles() -> tuple[str, ...]:
     """Those of devices that there are."""
-    return tuple(profile.name for profile in _profiles() if profile.real)
+    return tuple(name for name, profile in _profiles().items() if profile.real)
 
 
 @cache
-def _profiles() -> list[DeviceProfile]:
-    names = sorted(path.stem for path in PROFILE_DIR.glob("*.toml"))
-    return sorted(map(load_profile, names), key=lambda profile: profile.rank)
+def _profiles() -> Mapping[str, DeviceProfile]:
+    """All, by name, as they stand in tables."""
+    files = PROFILE_DIR.glob("*.toml")
+    found = [parse_profile(file.stem, file.read_text(encoding="utf-8")) for file in files]
+    return {one.name: one for one in sorted(found, key=lambda one: one.rank)}
 
 
 def load_profile(name: str) -> DeviceProfile:
     """The profile of that name.
 
-    Raises UsageError if there is none, FastsyncError if its file is wrong.
+    Raises UsageError if there is none, FastsyncError if the file of one is wrong.
     """
-    check_names("device profile", [name], sorted(path.stem for path in PROFILE_DIR.glob("*.toml")))
-    return parse_profile(name, (PROFILE_DIR / f"{name}.toml").read_text(encoding="utf-8"))
+    check_names("device profile", [name], sorted(_profiles()))
+    return _profiles()[name]
 
 
 def parse_profile(name: str, text: str) -> DeviceProfile:

@@ -339,3 +339,9 @@ def lost_events(per_cpu_stats: str) -> int:
     if not counts:
         raise FastsyncError("tracefs printed no statistics of its buffer")
     return sum(int(number) for number in counts)
+
+
+def check_no_loss(per_cpu_stats: str) -> None:
+    """Raise FastsyncError if a ring buffer lost events, by the same files."""
+    if lost := lost_events(per_cpu_stats):
+        raise FastsyncError(f"the trace buffer overran: {lost} events lost")

@@ -24,6 +24,7 @@ from fastsync_lab.machine.image import modules_image
 MEMORY = "/dev/shm"  # a tmpfs, for the file that is the guest's memory: nobody else sees it
 # A panic ends it, with an abort(). Of what is written to /dev/kmsg nothing is left out.
 # Where kernel and host can, a program's system calls are caught by seccomp: faster than by ptrace.
+SCRIPT = "uml.sh"  # in machine/guest/
 KERNEL_PARAMETERS = (
     "panic=-1",
     "printk.devkmsg=on",
@@ -83,4 +84,4 @@ def uml_machine(config: VmConfig, setting: Setting) -> Machine:
     for number, descriptor in enumerate(setting.ports.values()):
         argv.append(f"ssl{number}=fd:{descriptor}")
     argv += config.parameters
-    return Machine(die_with_us(argv), "uml.sh", env={"TMPDIR": MEMORY}, mail=mail, keeps=(claim,))
+    return Machine(die_with_us(argv), SCRIPT, env={"TMPDIR": MEMORY}, mail=mail, keeps=(claim,))

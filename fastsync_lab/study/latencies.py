@@ -22,7 +22,7 @@ from fastsync_lab.host.progress import Finished, Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile
 from fastsync_lab.machine.processor import DEFAULT_MIPS
-from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, lost_events, parse_trace
+from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, check_no_loss, parse_trace
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.figures import DEVICES
 from fastsync_lab.study.grid import Grid, Part
@@ -102,8 +102,7 @@ class Probe:
         """
         words = shlex.join([self.program, str(count), *phases])
         printed = self.vm.run(f"{TRACE_SH.read_text()}\n{PROBE_SH.read_text()}\nprobe {words}")
-        if lost := lost_events((self.vm.out_dir / "stats").read_text()):
-            raise FastsyncError(f"the trace buffer overran: {lost} events lost")
+        check_no_loss((self.vm.out_dir / "stats").read_text())
         trace = parse_trace((self.vm.out_dir / "trace").read_text())
         means = {name: int(ns) for name, ns in map(str.split, printed.stdout.splitlines())}
         return trace, means

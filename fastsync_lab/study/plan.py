@@ -92,7 +92,7 @@ class Setting:
     modules: Mapping[str, Path]
     programs: Mapping[str, Path]
     images: Mapping[str, RootImage]
-    sources: Mapping[str, str] = field(default_factory=dict)  # digests when modules were built
+    sources: Mapping[str, str]  # digests when modules were built
     processor: Processor = field(default_factory=load_processor)
 
 

@@ -27,7 +27,7 @@ from fastsync_lab.machine.trace import (
     Layout,
     Trace,
     account,
-    lost_events,
+    check_no_loss,
     parse_layout,
     parse_trace,
 )
@@ -94,8 +94,7 @@ def measure(
     """
     subjects = study.read(cell, Output(parts["result"], parts))
     if study.traced:
-        if lost := lost_events(parts["stats"]):
-            raise FastsyncError(f"the trace buffer overran: {lost} events lost")
+        check_no_loss(parts["stats"])
         subjects = with_requests(subjects, parse_trace(trace), layout_of(parts))
     for values in subjects.values():
         check_metrics(values)

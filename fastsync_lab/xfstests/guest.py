@@ -14,7 +14,7 @@ from fastsync_lab.host.kernels import files_digest
 from fastsync_lab.host.options import mode_options
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.initramfs import guest_scripts
-from fastsync_lab.machine.uml import KERNEL_PARAMETERS
+from fastsync_lab.machine.uml import KERNEL_PARAMETERS, SCRIPT
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.xfstests.results import (
     DIED,
@@ -32,7 +32,6 @@ DEVICES = 3
 CAPACITY_MIB = 4096  # of each; what is written to takes memory
 MEMORY_MIB = 6144
 MACHINE = f"User-Mode Linux, {MEMORY_MIB} MiB, {' '.join(KERNEL_PARAMETERS)}"
-SCRIPT = "uml.sh"  # what init and the agent of such a guest have for its machine
 PREPARE_LIMIT_S = 240
 FUNCTIONS = Path(__file__).with_name("guest.sh")
 # What the suite says when something went wrong, and what we call it.

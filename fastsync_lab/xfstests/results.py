@@ -11,6 +11,7 @@ from typing import Any
 
 from fastsync_lab.host.options import CONTROL
 from fastsync_lab.host.paths import write_json
+from fastsync_lab.study.keeper import PARTIAL
 
 FORMAT = 1
 PASS = "pass"
@@ -93,7 +94,7 @@ class Store:
         Runs of another key do not count. Nor does a test that has hung sooner than after `limit_s`,
         until it is run again; the file keeps what is known of it.
         """
-        self._path, self._partial = path, path.with_suffix(".partial.json")
+        self._path, self._partial = path, path.with_suffix(PARTIAL)
         self._keys, self._source, self._about, self._limit_s = keys, source, about, limit_s
         self._kept, self._begun = read_modes(path), read_modes(self._partial)
         self.runs: dict[str, Runs] = {}

@@ -267,32 +267,32 @@ def test_what_differs_is_run_once_more_on_both_and_then_no_more() -> None:
     assert still_to_run(again, ["a", "b"], MODES) == first
 
 
-def test_what_only_ours_fails_now_and_then_is_run_more_often() -> None:
-    both = [(CONTROL, "a"), ("defer", "a")]
-    runs: dict[str, Runs] = {CONTROL: {"a": [PASSED]}, "defer": {"a": [FAILED]}}
+BOTH = [(CONTROL, "a"), ("defer", "a")]
+
+
+def passing_from_now_on(runs: dict[str, Runs]) -> tuple[int, str]:
+    """How often "a" is still run, on both each time, if it passes; and what is known then."""
     rounds = 0
     while todo := still_to_run(runs, ["a"], MODES):
-        assert todo == both
-        runs[CONTROL]["a"].append(PASSED)
-        runs["defer"]["a"].append(PASSED)
+        assert todo == BOTH
+        for mode in MODES:
+            runs[mode]["a"].append(PASSED)
         rounds += 1
-    assert (rounds, compare(runs[CONTROL]["a"], runs["defer"]["a"])) == (4, VARIES)
+    return rounds, compare(runs[CONTROL]["a"], runs["defer"]["a"])
+
+
+def test_what_only_ours_fails_now_and_then_is_run_more_often() -> None:
+    runs: dict[str, Runs] = {CONTROL: {"a": [PASSED]}, "defer": {"a": [FAILED]}}
+    assert passing_from_now_on(runs) == (4, VARIES)
 
 
 def test_what_fails_more_gravely_than_on_stock_is_run_until_that_is_known() -> None:
-    both = [(CONTROL, "a"), ("defer", "a")]
     runs: dict[str, Runs] = {CONTROL: {"a": [FAILED]}, "defer": {"a": [BY_LOG]}}
-    assert still_to_run(runs, ["a"], MODES) == both
+    assert still_to_run(runs, ["a"], MODES) == BOTH
     runs[CONTROL]["a"].append(BY_LOG)
     assert still_to_run(runs, ["a"], MODES) == []
     runs = {CONTROL: {"a": [FAILED, PASSED]}, "defer": {"a": [BY_LOG, BY_LOG]}}
-    rounds = 0
-    while todo := still_to_run(runs, ["a"], MODES):
-        assert todo == both
-        runs[CONTROL]["a"].append(PASSED)
-        runs["defer"]["a"].append(PASSED)
-        rounds += 1
-    assert (rounds, compare(runs[CONTROL]["a"], runs["defer"]["a"])) == (3, OTHER)
+    assert passing_from_now_on(runs) == (3, OTHER)
 
 
 def test_what_does_not_apply_on_stock_is_not_tried_on_ours() -> None:

@@ -20,6 +20,7 @@ from fastsync_lab.host.progress import Report, silent
 from fastsync_lab.machine.device import DeviceProfile, load_profile
 from fastsync_lab.machine.image import RootImage
 from fastsync_lab.machine.initramfs import guest_scripts
+from fastsync_lab.machine.uml import SCRIPT
 from fastsync_lab.xfstests import command, guest
 from fastsync_lab.xfstests import tree as tree_module
 from fastsync_lab.xfstests.command import Request
@@ -107,7 +108,7 @@ def test_options_scripts_numbers_and_recipe_are_in_the_key(
 
 
 def test_the_scripts_of_a_guest_are_there() -> None:
-    assert all(path.is_file() for path in guest_scripts(guest.SCRIPT).values())
+    assert all(path.is_file() for path in guest_scripts(SCRIPT).values())
 
 
 # --- building the suite

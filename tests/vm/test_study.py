@@ -38,7 +38,7 @@ def setting(
     tree: KernelTree, modules: ModuleSet, stock_modules: ModuleSet, flashdev: Path
 ) -> Setting:
     pairs = {"stock": stock_modules, "fastsync": modules}
-    return Setting(tree, pairs, {"flashdev": flashdev}, {}, {})
+    return Setting(tree, pairs, {"flashdev": flashdev}, {}, {}, {})
 
 
 @pytest.mark.parametrize("system", AXES.systems, ids=lambda system: system.name)
