@@ -1,9 +1,14 @@
 """What tests of eager_sync say: its numbers, its requests, and what a crash leaves of files."""
 
-from collections.abc import Sequence
-
 from fastsync_lab.machine.trace import SECTOR_BYTES
-from tests.vm.guestfs import CRASH_IMAGE, FILE, MNT, NO_PERIODIC_COMMIT, GuestFs
+from tests.vm.guestfs import (
+    CRASH_IMAGE,
+    FILE,
+    MNT,
+    NO_PERIODIC_COMMIT,
+    GuestFs,
+    changed_in_log,
+)
 from tests.vm.tracing import trace_requests
 
 OPTIONS = f"eager_sync=100,{NO_PERIODIC_COMMIT}"
@@ -96,21 +101,6 @@ def in_force(fs: GuestFs) -> list[str]:
 
 def burst_blocks(fs: GuestFs) -> list[int]:
     """Where the one burst is that the images differ by: its descriptor, its block, its record."""
-    lines = fs.vm.run(f"cmp -l /dev/shm/before.img {CRASH_IMAGE}", check=False).stdout.splitlines()
-    # The flusher may have written in place meanwhile: what counts is in the log.
-    log = fs.vm.run(f"debugfs -R 'blocks <8>' {CRASH_IMAGE} 2>/dev/null").stdout.split()
-    changed = {(int(line.split()[0]) - 1) // 4096 for line in lines}
-    blocks = sorted(changed & {int(number) for number in log})
+    blocks = changed_in_log(fs)
     assert len(blocks) == 3, blocks
     return blocks
-
-
-def torn_image(blocks: list[int], sectors: Sequence[int]) -> str:
-    """Commands that make /dev/shm/t.img: the image before, and so many sectors of each block."""
-    script = "cp /dev/shm/before.img /dev/shm/t.img\n"
-    for block, count in zip(blocks, sectors, strict=True):
-        script += (
-            f"dd if={CRASH_IMAGE} of=/dev/shm/t.img bs=512 seek={block * 8} "
-            f"skip={block * 8} count={count} conv=notrunc status=none\n"
-        )
-    return script

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -209,6 +209,28 @@ class GuestFs:
 
 
 CRASH = f"crash:{CRASH_IMAGE}"
+BEFORE_IMAGE = "/dev/shm/before.img"
+CRASH_BEFORE = f"crash:{BEFORE_IMAGE}"
+
+
+def changed_in_log(fs: GuestFs) -> list[int]:
+    """The blocks of the log that the images at CRASH_BEFORE and at CRASH differ by."""
+    lines = fs.vm.run(f"cmp -l {BEFORE_IMAGE} {CRASH_IMAGE}", check=False).stdout.splitlines()
+    # The flusher may have written in place meanwhile: what counts is in the log.
+    log = fs.vm.run(f"debugfs -R 'blocks <8>' {CRASH_IMAGE} 2>/dev/null").stdout.split()
+    changed = {(int(line.split()[0]) - 1) // 4096 for line in lines}
+    return sorted(changed & {int(number) for number in log})
+
+
+def torn_image(blocks: list[int], sectors: Sequence[int]) -> str:
+    """Commands that make /dev/shm/t.img: the image before, and so many sectors of each block."""
+    script = f"cp {BEFORE_IMAGE} /dev/shm/t.img\n"
+    for block, count in zip(blocks, sectors, strict=True):
+        script += (
+            f"dd if={CRASH_IMAGE} of=/dev/shm/t.img bs=512 seek={block * 8} "
+            f"skip={block * 8} count={count} conv=notrunc status=none\n"
+        )
+    return script
 
 
 def parse_events(text: str) -> list[Event]:

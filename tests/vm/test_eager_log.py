@@ -20,11 +20,11 @@ from tests.vm.eagerfs import (
     journal,
     run,
     stats,
-    torn_image,
 )
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
+    CRASH_BEFORE,
     CRASH_IMAGE,
     FAIL_ALL,
     FAIL_NONE,
@@ -36,6 +36,7 @@ from tests.vm.guestfs import (
     UNIFORM,
     GuestFs,
     sound_log,
+    torn_image,
 )
 from tests.vm.planted import patch_of
 
@@ -197,11 +198,10 @@ def test_crash_and_mount_without_the_option(fs: GuestFs) -> None:
 
 @pytest.fixture
 def torn(fs: GuestFs) -> Iterator[GuestFs]:
-    """Images before and after one burst: /dev/shm/before.img and CRASH_IMAGE, and what differs."""
+    """Images before and after one burst: BEFORE_IMAGE and CRASH_IMAGE."""
     with fs.mounted(OPTIONS):
         fs.prepare()
-        before = "crash:/dev/shm/before.img"
-        fs.ops("open", "chmod:600", "fsync", before, "chmod:611", "fsync", CRASH)
+        fs.ops("open", "chmod:600", "fsync", CRASH_BEFORE, "chmod:611", "fsync", CRASH)
     yield fs
     fs.vm.run("rm -f /dev/shm/*.img")
 

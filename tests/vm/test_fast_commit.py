@@ -1,5 +1,6 @@
-"""Fast commits of two tasks at once: whose is whose."""
+"""Fast commits: whose they are if two tasks sync at once, and one that is torn."""
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,16 @@ from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs
 from tests.vm.guestfs import (
     CAPACITY_MIB,
+    CRASH,
+    CRASH_BEFORE,
     FILE,
     MNT,
     NO_PERIODIC_COMMIT,
     UNIFORM,
     GuestFs,
+    changed_in_log,
     parse_events,
+    torn_image,
 )
 
 FLUSH_MS = 100
@@ -121,6 +126,57 @@ def test_stock_with_our_patches_keeps_a_file_whose_format_has_changed(
         pytest.skip("mended there")
     synced, recovered = across_a_migration(slow, way)
     assert recovered == synced
+
+
+# What stock finds behind the first sector of the first fast commit: no tag, or another one's tail.
+first_torn = pytest.mark.parametrize("older, error", [(0, errno.ECANCELED), (1, errno.EBADMSG)])
+
+
+@on_stock
+@pytest.mark.short
+@first_torn
+def test_stock_does_not_mount_if_the_first_fast_commit_is_torn(
+    slow: GuestFs, older: bool, error: int
+) -> None:
+    assert mounted_after_a_tear(slow, older=older) == error
+
+
+@on_mended
+@pytest.mark.short
+@first_torn
+def test_stock_with_our_patches_mounts_if_the_first_fast_commit_is_torn(
+    slow: GuestFs, kernel: str, older: bool, error: int
+) -> None:
+    mended = kernel.startswith("7.")  # the patch is for 7.2
+    assert mounted_after_a_tear(slow, older=older) == (0 if mended else error)
+
+
+def mounted_after_a_tear(fs: GuestFs, *, older: bool) -> int:
+    """The errno of a mount whose log begins with a fast commit of which one sector is there.
+
+    `older`: what is behind it is an older fast commit's, of the same form. No sync of the torn one
+    has returned, so what it has may be there or not.
+    """
+    files = " ".join(f"{MNT}/f{number}" for number in range(4))
+    sync = f"{fs.fsops_path} {MNT}/f0 open fsync"
+    fs.mkfs("-O fast_commit")
+    fs.mount(NO_PERIODIC_COMMIT)
+    fs.vm.run(f"touch {files}; sync")
+    if older:
+        fs.vm.run(f"chmod 601 {files}; {sync}; sync")
+    fs.vm.run(f"{sync} {CRASH_BEFORE}; chmod 602 {files}; {sync} {CRASH}")
+    fs.umount()
+    (block,) = changed_in_log(fs)
+    fs.vm.run(
+        f"{torn_image([block], [1])} dd if=/dev/shm/t.img of={fs.device} bs=1M conv=fsync\n"
+        "rm /dev/shm/*.img"
+    )
+    failed_with = fs.mount_errno("")
+    if not failed_with:
+        fs.vm.run(f"[ $(stat -c %a {files} | uniq | wc -l) = 1 ]")
+        fs.umount()
+    fs.vm.kernel_log()  # where it complains of what it finds
+    return failed_with
 
 
 def across_a_migration(fs: GuestFs, way: str) -> tuple[str, str]:

@@ -16,16 +16,18 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.device import DeviceProfile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, other_fs
-from tests.vm.eagerfs import burst_blocks, torn_image
+from tests.vm.eagerfs import burst_blocks
 from tests.vm.guestfs import (
     CAPACITY_MIB,
     CRASH,
+    CRASH_BEFORE,
     FILE,
     MNT,
     MS,
     NO_PERIODIC_COMMIT,
     UNIFORM,
     GuestFs,
+    torn_image,
 )
 
 pytestmark = pytest.mark.short  # they are for one series each, most for 7.2
@@ -236,8 +238,7 @@ def test_new_blocks_during_a_resize(fs: GuestFs, which: str) -> None:
 def test_a_block_of_the_log_that_cannot_be_read(fs: GuestFs, which: str, has_record: bool) -> None:
     """Without a record nobody was told of the transaction."""
     start(fs, "-O ^metadata_csum", f"data=writeback,journal_async_commit,{NO_PERIODIC_COMMIT}")
-    before = "crash:/dev/shm/before.img"
-    fs.ops("open", "chmod:600", "fsync", before, "chmod:611", "fsync", CRASH)
+    fs.ops("open", "chmod:600", "fsync", CRASH_BEFORE, "chmod:611", "fsync", CRASH)
     fs.umount()
     blocks = burst_blocks(fs)
     at, end = blocks[1] * 8, CAPACITY_MIB << 11
