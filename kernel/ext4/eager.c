@@ -20,7 +20,7 @@
  *     ext4_ext_shift_path_extents();
  *   - fs-verity's flag, which vouches for a Merkle tree.
  *
- * docs/eager.md goes through fs/ext4 and says of the rest why it needs none.
+ * fastsync's docs/eager.md goes through fs/ext4 and says of the rest why it needs none.
  *
  * A worked example, of a file of one page that grows by a second one:
  *

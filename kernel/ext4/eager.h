@@ -116,6 +116,7 @@ struct ext4_eager_inode {
 	struct ext4_eager_range window;	/* what has changed since it was synced */
 	struct ext4_eager_range copied;	/* what was logged since it was settled */
 	struct ext4_eager_range settling; /* by the worker: what it writes */
+	loff_t		logged_to;	/* by the handle that logs data now */
 	unsigned int	grown;		/* so often in a row by syncs, ... */
 	loff_t		grown_to;	/* ... the last time to this size */
 	ext4_lblk_t	ahead;		/* blocks behind the end, as allocated: from here ... */

@@ -40,11 +40,11 @@
  *   leaves some behind the end of the file, mapped. The pages' rest goes first.
  * - A block ahead is unwritten until it is logged, or written in place: none shows
  *   what it held before.
- * - Blocks ahead are few: a file is open for writing that has some, and they come to
- *   256 KiB, or to as much as the file has, up to 1 MiB; those of all files to a sixteenth
- *   of what is free when they are allocated, though files that come to it at the same
- *   moment do not see each other's. There are none if little is free, or if quotas are in
- *   use, where they would count as the user's.
+ * - Blocks ahead are few. Only a file that is open for writing has some: at most
+ *   256 KiB, or as much as the file has, up to 1 MiB. All files together have at most
+ *   a sixteenth of what is free when they are allocated; files that allocate at the
+ *   same moment do not see each other's. There are none if little is free, or if
+ *   quotas are in use: they would count as the user's.
  * - What cannot be freed does no harm: it stays behind the end, for whoever appends next.
  *   So after a crash, if the file is closed while the file system is frozen or i_rwsem
  *   is held, or by two at once, who each take the other for the last.

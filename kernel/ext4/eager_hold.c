@@ -32,9 +32,9 @@
  *   If it fails between the two the journal is aborted before the inode is taken off
  *   the list of orphans: what has been committed then has the inode on it, or the
  *   log has all copies still.
- * - Whether a block has a copy changes, while its page is written back, by settling
- *   alone: all else needs the folio's lock, or the page gone. Settling that
- *   forgets a copy meanwhile leaves a page dirty that need not be.
+ * - While a page is written back, only settling can change whether its block has a
+ *   copy: all else needs the folio's lock, or the page gone. If settling forgets a
+ *   copy meanwhile, the page stays dirty though it need not.
  * - Who holds an inode sets a flag of it and then looks for its struct
  *   ext4_eager_inode; who makes that looks at the flag afterwards, with its mutex
  *   held. So a sync that has not seen the flag is waited for.

@@ -35,6 +35,21 @@ static inline bool ext4_eager_in_force(struct super_block *sb)
 	return journal && jbd2_burst_on(journal);
 }
 
+/**
+ * ext4_eager_has_logged - does the handle that logs a file's data have it up to a size?
+ * @inode: what that handle changes: the file, its mutex held; or one of quota, or of a
+ *	large attribute, of which no data are logged
+ * @size: that the inode is to have
+ *
+ * Another may have raised i_disksize, and be about to log it by a handle of his own.
+ */
+static inline bool ext4_eager_has_logged(struct inode *inode, loff_t size)
+{
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+
+	return !ei || size <= ei->logged_to;
+}
+
 /* What write-back maps in a handle while somebody syncs, if it can. */
 #define EXT4_EAGER_EXTENT_BYTES	SZ_1M
 

@@ -327,6 +327,9 @@ static int ext4_eager_update_inode(struct ext4_eager_page *page)
 
 	if (!grows && !page->mapped)
 		return 0;
+	/* Zero to the block's end: so far others may make the file larger. */
+	EXT4_I(page->inode)->i_eager->logged_to =
+		round_up(page->end, i_blocksize(page->inode));
 	err = ext4_mark_inode_dirty(page->handle, page->inode);
 	if (err)
 		jbd2_journal_abort(EXT4_SB(page->inode->i_sb)->s_journal, err);
@@ -375,6 +378,7 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 		err = -EAGAIN;
 		goto stop;
 	}
+	EXT4_I(inode)->i_eager->logged_to = 0;
 	ext4_eager_list(inode);
 	if (!folio_trylock(folio)) {
 		err = -EBUSY;

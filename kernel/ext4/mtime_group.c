@@ -31,9 +31,9 @@
  *   list, under the lock, before who sends it takes that.
  * - Who waits learns of each flush that has failed since he came here, and may have
  *   dropped his data: he notes how many have failed before he waits, and asks
- *   jbd2_carrier_rely() when he has been served. Of one that has failed since he wrote,
- *   and before he came, he learns if it aborts the journal; else, as on stock, only
- *   who sent it does.
+ *   jbd2_carrier_rely() when he has been served. If one has failed after he wrote and
+ *   before he came here, he learns of it only if it aborts the journal. Otherwise, as
+ *   on stock, only who was here does.
  * - There is a leader, or a flush under way, as long as somebody waits: who finds
  *   neither leads, and when a flush ends the first who waits does.
  * - Nobody waits long for a task that does not run, for want of processor time or
@@ -45,12 +45,12 @@
  *   counted.
  * - A leader waits for half the time of a flush at most: on a device that does one thing
  *   at a time less than somebody else's flush would have kept him. Flushes that were
- *   slow for once are forgotten quickly, and there is a most.
+ *   slow for once are forgotten quickly, and 20 ms is the most.
  * - No limit of the leader's cgroup holds the flush up: it is everybody's, and is
  *   charged to the root.
- * - Whoever is served looks at that with the lock held, and so returns, and has his
- *   stack go, only when the interrupt has done with him, and with all that he has sent
- *   a flush for.
+ * - Whoever is served sees that with the lock held. So he returns, and his stack
+ *   goes, only when the interrupt is done with him and with all for whom he has sent
+ *   a flush.
  *
  * Without a volatile cache, or without the option, everybody flushes for himself, as
  * on stock.

@@ -63,9 +63,10 @@
  *   decided: whoever marks has a handle in it, and all of them have been stopped.
  *   There are two sets of marks: a transaction is marked while it is running or
  *   locked, and decided before the one after it can be locked.
- * - A flush covers a mark if it began later, has ended well with all before it,
- *   and none has failed since, or before, and is to abort the journal. Where the data
- *   may be yet to be written when the mark is made, none covers it.
+ * - A flush covers a mark only if it began after the mark and has ended well, all
+ *   flushes before it have ended, and none has failed since the mark. Once one has
+ *   failed that is to abort the journal, no flush covers anything. Where the data may
+ *   be yet to be written when the mark is made, no flush covers that.
  * - On a device without a volatile cache every mark counts as covered. The block
  *   layer drops flushes there, so jbd2's barriers make durable what has been written
  *   when the record is sent. What a mark is about has been: its handle comes behind

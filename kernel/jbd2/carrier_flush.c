@@ -47,9 +47,9 @@
  *   waited for by none of them.
  * - A flush ends when the device has ended it, in an interrupt, and not when its task
  *   runs, which may have no processor time left, or none before others. Only a commit
- *   record's ends in its task, which is jbd2's own. It begins in its task, though, which
- *   is waited for from the moment that it has a number: that is short, but where the
- *   queue has no room for a request.
+ *   record's ends in its task, which is jbd2's own. But a flush begins in its task, and
+ *   that task is waited for from the moment that its flush has a number. That is short,
+ *   unless the queue has no room for a request.
  * - What no number tells: flushes of the device that are not the file system's,
  *   through another partition or by fsync of the device itself; the flush that stands
  *   for FUA where the device has none, of a superblock; and those of fast commits and

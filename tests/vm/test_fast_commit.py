@@ -1,6 +1,7 @@
 """Fast commits: whose they are if two tasks sync at once, and one that is torn."""
 
 import errno
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -132,13 +133,24 @@ def test_stock_with_our_patches_keeps_a_file_whose_format_has_changed(
 first_torn = pytest.mark.parametrize("older, error", [(0, errno.ECANCELED), (1, errno.EBADMSG)])
 
 
+@pytest.mark.short
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("files", [4, 40])
+def test_the_log_ends_at_a_torn_fast_commit_be_it_the_first(
+    slow: GuestFs, files: int, older: bool
+) -> None:
+    failed_with, said = mounted_after_a_tear(slow, older=older, files=files)
+    assert failed_with == 0
+    assert re.search(r"first fast commit of transaction \d+ is not whole, and not replayed", said)
+
+
 @on_stock
 @pytest.mark.short
 @first_torn
 def test_stock_does_not_mount_if_the_first_fast_commit_is_torn(
     slow: GuestFs, older: bool, error: int
 ) -> None:
-    assert mounted_after_a_tear(slow, older=older) == error
+    assert mounted_after_a_tear(slow, older=older)[0] == error
 
 
 @on_mended
@@ -148,35 +160,36 @@ def test_stock_with_our_patches_mounts_if_the_first_fast_commit_is_torn(
     slow: GuestFs, kernel: str, older: bool, error: int
 ) -> None:
     mended = kernel.startswith("7.")  # the patch is for 7.2
-    assert mounted_after_a_tear(slow, older=older) == (0 if mended else error)
+    assert mounted_after_a_tear(slow, older=older)[0] == (0 if mended else error)
 
 
-def mounted_after_a_tear(fs: GuestFs, *, older: bool) -> int:
-    """The errno of a mount whose log begins with a fast commit of which one sector is there.
+def mounted_after_a_tear(fs: GuestFs, *, older: bool, files: int = 4) -> tuple[int, str]:
+    """The errno of a mount whose log begins with a torn fast commit of so many files, and the log.
 
-    `older`: what is behind it is an older fast commit's, of the same form. No sync of the torn one
-    has returned, so what it has may be there or not.
+    Of its one block the first sector is there, of two blocks the first one. `older`: what is behind
+    it is an older fast commit's, of the same form. No sync of the torn one has returned, so what it
+    has may be there or not.
     """
-    files = " ".join(f"{MNT}/f{number}" for number in range(4))
+    paths = " ".join(f"{MNT}/f{number}" for number in range(files))
     sync = f"{fs.fsops_path} {MNT}/f0 open fsync"
     fs.mkfs("-O fast_commit")
     fs.mount(NO_PERIODIC_COMMIT)
-    fs.vm.run(f"touch {files}; sync")
+    fs.vm.run(f"touch {paths}; sync")
     if older:
-        fs.vm.run(f"chmod 601 {files}; {sync}; sync")
-    fs.vm.run(f"{sync} {CRASH_BEFORE}; chmod 602 {files}; {sync} {CRASH}")
+        fs.vm.run(f"chmod 601 {paths}; {sync}; sync")
+    fs.vm.run(f"{sync} {CRASH_BEFORE}; chmod 602 {paths}; {sync} {CRASH}")
     fs.umount()
-    (block,) = changed_in_log(fs)
+    blocks = changed_in_log(fs)
+    there = [1] if len(blocks) == 1 else [8, 0]
     fs.vm.run(
-        f"{torn_image([block], [1])} dd if=/dev/shm/t.img of={fs.device} bs=1M conv=fsync\n"
+        f"{torn_image(blocks, there)} dd if=/dev/shm/t.img of={fs.device} bs=1M conv=fsync\n"
         "rm /dev/shm/*.img"
     )
     failed_with = fs.mount_errno("")
     if not failed_with:
-        fs.vm.run(f"[ $(stat -c %a {files} | uniq | wc -l) = 1 ]")
+        fs.vm.run(f"[ $(stat -c %a {paths} | uniq | wc -l) = 1 ]")
         fs.umount()
-    fs.vm.kernel_log()  # where it complains of what it finds
-    return failed_with
+    return failed_with, fs.vm.kernel_log()  # stock complains there of what it finds
 
 
 def across_a_migration(fs: GuestFs, way: str) -> tuple[str, str]:
