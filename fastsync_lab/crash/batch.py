@@ -1,17 +1,22 @@
 """Judging recovered states by the batch, and keeping what failed."""
 
 import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure
-from fastsync_lab.crash.judge import Judge
+from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome
+from fastsync_lab.crash.judge import NOTHING_COMPLETED, Completions, Judge
 from fastsync_lab.crash.kept import crash_dir
 from fastsync_lab.crash.recording import Recording, write_sparse
-from fastsync_lab.crash.recover import Found
+from fastsync_lab.crash.recover import Again, Found
 from fastsync_lab.crash.states import State
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.paths import build_dir
+
+BATCH = 100
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,14 @@ class Judged:
 
 
 def judge_batch(
-    case: Case, judge: Judge, recording: Recording, states: list[State], found: list[Found]
+    case: Case,
+    judge: Judge,
+    recording: Recording,
+    states: list[State],
+    found: list[Found],
+    completed: Completions = NOTHING_COMPLETED,
 ) -> Judged:
-    """What is wrong with states of which the guest found this.
+    """What is wrong with states of which the guest found this; `completed` as in verdict().
 
     Raises FastsyncError when these are others.
     """
@@ -35,7 +45,7 @@ def judge_batch(
     failures = []
     e2fsck_wrong = blocks_wrong = 0
     for state, image, one in zip(states, recording.images(states), found, strict=True):
-        verdict = judge.verdict(image, one, recording.acknowledged(state))
+        verdict = judge.verdict(image, one, recording.acknowledged(state), completed)
         problems = verdict.kernel
         if case.journal not in E2FSCK_CANNOT_REPLAY:
             problems += verdict.checked + verdict.e2fsck
@@ -49,6 +59,12 @@ def judge_batch(
     return Judged(failures, e2fsck_wrong, blocks_wrong)
 
 
+def judge_again(case: Case, judge: Judge, cut: Again, found: list[Found]) -> Judged:
+    """The same of a state whose recovery was cut: what is wrong with what that left."""
+    completed = judge.completed_in(cut.recording.base)
+    return judge_batch(case, judge, cut.recording, list(cut.states), found, completed)
+
+
 def _keep(
     case: Case, recording: Recording, state: State, image: bytearray, problems: tuple[str, ...]
 ) -> Failure:
@@ -59,6 +75,26 @@ def _keep(
     returned = recording.acknowledged(state)
     relative = path.relative_to(build_dir().parent)
     return Failure(name, len(returned), problems, case.command(name), str(relative))
+
+
+def batches(states: Sequence[State]) -> Iterator[list[State]]:
+    """The states, BATCH at a time."""
+    iterator = iter(states)
+    while batch := list(islice(iterator, BATCH)):
+        yield batch
+
+
+def add(outcome: Outcome, judged: Sequence[Future[Judged]]) -> None:
+    """Wait for batches, and count what came of them."""
+    for future in judged:
+        outcome.failures += future.result().failures
+        outcome.e2fsck_wrong += future.result().e2fsck_wrong
+        outcome.blocks_wrong += future.result().blocks_wrong
+
+
+def not_explored(case: Case, operations: int, why: str) -> Outcome:
+    """What came of a case whose recording shows nothing."""
+    return Outcome(case, operations, failures=[Failure("", 0, (why,), case.command(), "")])
 
 
 def memory_dir() -> Path | None:

@@ -78,15 +78,17 @@ class Case:
         """What the mode promises of stamps."""
         return Promise.of(mtime_mode(self.mode), self.interval_ms, self.kind.grain_ns)
 
-    def command(self, state: str) -> str:
-        """The command line that looks at one state again."""
+    def command(self, state: str = "") -> str:
+        """The command line that looks at one state again, or explores the case again."""
         words = ["./fastsync crash", self.workload, f"--mode {self.mode}"]
         words += [f"--journal {self.journal}", f"--seed {self.seed}"]
         if self.interval_ms != DEFAULT_INTERVAL_MS:
             words.append(f"--interval {self.interval_ms}")
         if self.delays:
             words.append(f"--delays {self.delays}")
-        return " ".join([*words, f"--state {state}"])
+        if state:
+            words.append(f"--state {state}")
+        return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class Request:
 @dataclass(frozen=True)
 class Failure:
     """A state that lost something; `image` is what was on the medium.
+
+    Without a state or an image: the recording showed nothing.
 
     `on_stock`: the stock modules lose the same, in the same workload.
     """

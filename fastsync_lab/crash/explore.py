@@ -12,10 +12,19 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from fastsync_lab.crash.batch import Judged, judge_batch, memory_dir
+from fastsync_lab.crash.batch import (
+    BATCH,
+    Judged,
+    add,
+    batches,
+    judge_again,
+    judge_batch,
+    memory_dir,
+    not_explored,
+)
 from fastsync_lab.crash.builds import Builds, module_digest
 from fastsync_lab.crash.case import Case, Outcome, Request, chunks
-from fastsync_lab.crash.guest import Recorder, build_programs, check_moved
+from fastsync_lab.crash.guest import Recorder, UnsoundRecordingError, build_programs, check_moved
 from fastsync_lab.crash.judge import Judge
 from fastsync_lab.crash.kept import folder_of_run, keep_recording, take_recording
 from fastsync_lab.crash.kinds import make_base
@@ -41,7 +50,6 @@ from fastsync_lab.crash.states import (
     spread,
 )
 from fastsync_lab.crash.trace import parse_trace
-from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.progress import Passing, Report, silent
@@ -50,7 +58,6 @@ from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.kernel_log import check_kernel_log
 from fastsync_lab.machine.vm import Vm
 
-BATCH = 100
 DELAY_SEED = "jbd2.delay_seed"  # of modules with delays_patch(); 0: none
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
 SECOND_MOST = 20  # but of a case no more than this
@@ -87,29 +94,38 @@ class Explorer:
     def run(
         self, request: Request, finished: Callable[[Outcome], None] = lambda _outcome: None
     ) -> list[Outcome]:
-        """First record all cases, then recover their states, so that modules change once."""
-        folders, recorded = {}, set()
+        """First record all cases, then recover their states, so that modules change once.
+
+        A case whose recording shows nothing has failed, and others go on.
+        """
+        if request.state:
+            (case,) = request.cases
+            outcome = self._look_again(case, request.script(case), request.state)
+            finished(outcome)
+            return [outcome]
+        recorded: dict[Case, Path | UnsoundRecordingError] = {}
         for case in sorted(request.cases, key=lambda case: case.mode == CONTROL):
-            script = request.script(case)
-            kept = self._kept(case, script) if request.state else None
-            folders[case] = kept or self.record(case, script)
-            if not kept:
-                recorded.add(case)
+            try:
+                recorded[case] = self.record(case, request.script(case))
+            except UnsoundRecordingError as error:
+                recorded[case] = error
         outcomes = []
         for case in request.cases:
-            script, folder = request.script(case), folders[case]
-            if request.state:
-                outcome = self.look_at(case, script, folder, request.state)
+            script, folder = request.script(case), recorded[case]
+            if isinstance(folder, UnsoundRecordingError):
+                outcome = not_explored(case, len(script.lines), str(folder))
             else:
                 outcome = self.explore(case, script, folder, request.states)
-            if case in recorded:
                 keep_recording(folder)
             outcomes.append(outcome)
             finished(outcome)
         return outcomes
 
     def record(self, case: Case, script: Script) -> Path:
-        """Run the case's workload; the folder with what it left."""
+        """Run the case's workload; the folder with what it left.
+
+        Raises UnsoundRecordingError if the kernel complained, or what it is for did not happen.
+        """
         folder = self._folder(case)
         folder.mkdir()
         self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
@@ -125,9 +141,9 @@ class Explorer:
         self.recorder.set_parameters(dict.fromkeys(delays, "0"))
         log = self.recorder.vm.kernel_log()
         if check_kernel_log(log):
-            raise FastsyncError(f"{case.name}: the kernel complained: {self.recorder.vm.said(log)}")
+            raise UnsoundRecordingError(f"the kernel complained: {self.recorder.vm.said(log)}")
         if case.mode in EAGER_MODES:
-            check_moved(case.name, script.moves, (folder / "stats").read_text())
+            check_moved(script.moves, (folder / "stats").read_text())
         (folder / "modules").write_text(module_digest(self.builds.subject))
         return folder
 
@@ -137,11 +153,17 @@ class Explorer:
         shutil.rmtree(folder, ignore_errors=True)
         return folder
 
-    def _kept(self, case: Case, script: Script) -> Path | None:
-        """A copy of what an earlier run of the same operations with the same modules has kept."""
+    def _look_again(self, case: Case, script: Script, state: str) -> Outcome:
+        """One state of what an earlier run of the same operations and modules has kept, or of a
+        recording that is made, and kept, now.
+        """
         folder = self._folder(case)
         wanted = {"modules": module_digest(self.builds.subject), "script": script.text}
-        return folder if take_recording(folder, wanted) else None
+        if take_recording(folder, wanted):
+            return self.look_at(case, script, folder, state)
+        outcome = self.look_at(case, script, self.record(case, script), state)
+        keep_recording(folder)
+        return outcome
 
     def explore(self, case: Case, script: Script, folder: Path, limit: int) -> Outcome:
         """Recover and judge all boundaries of what was recorded, and `limit` other states."""
@@ -273,13 +295,13 @@ class Explorer:
         """The kernel recovers a batch while the one before is judged."""
         name = outcome.case.name
         judged: list[Future[Judged]] = []
-        for number, batch in enumerate(_batches(states)):
+        for number, batch in enumerate(batches(states)):
             self.report(Passing(f"{name}: {number * BATCH} of {len(states)} states"))
             text = plan(recording.events, batch)
             found = self.recoverer.recover(recording.folder, text, outcome.case.kind)
             job = self.pool.submit(judge_batch, outcome.case, judge, recording, batch, found)
             judged.append(job)
-        _add(outcome, judged)
+        add(outcome, judged)
 
     def _check_again(
         self, outcome: Outcome, judge: Judge, recording: Recording, cut: Sequence[Again]
@@ -289,31 +311,10 @@ class Explorer:
         text = plan_again(recording.events, cut)
         found = iter(self.recoverer.recover(recording.folder, text, case.kind))
         judged = [
-            self.pool.submit(
-                judge_batch,
-                case,
-                judge,
-                one.recording,
-                list(one.states),
-                list(islice(found, len(one.states))),
-            )
+            self.pool.submit(judge_again, case, judge, one, list(islice(found, len(one.states))))
             for one in cut
         ]
-        _add(outcome, judged)
-
-
-def _batches(states: Sequence[State]) -> Iterator[list[State]]:
-    iterator = iter(states)
-    while batch := list(islice(iterator, BATCH)):
-        yield batch
-
-
-def _add(outcome: Outcome, judged: Sequence[Future[Judged]]) -> None:
-    """Wait for batches, and count what came of them."""
-    for future in judged:
-        outcome.failures += future.result().failures
-        outcome.e2fsck_wrong += future.result().e2fsck_wrong
-        outcome.blocks_wrong += future.result().blocks_wrong
+        add(outcome, judged)
 
 
 # --- a run ---------------------------------------------------------------------------------------

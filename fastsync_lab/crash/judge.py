@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from mmap import mmap
 from pathlib import Path
+from types import MappingProxyType
 
 from fastsync_lab.crash.case import Case
-from fastsync_lab.crash.extfs import Image, Tree
+from fastsync_lab.crash.extfs import File, Image, Tree
 from fastsync_lab.crash.guest import built_program
 from fastsync_lab.crash.kinds import Kind, split_journal
 from fastsync_lab.crash.mariadb import read_table
@@ -45,6 +46,11 @@ QUIET_FSCK = (
 )
 
 
+# Files as they were before a recovery completed their truncation, by inode.
+Completions = Mapping[int, File]
+NOTHING_COMPLETED: Completions = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What is wrong after the kernel has recovered a state, and after e2fsck has.
@@ -74,8 +80,31 @@ class Judge:
         self._sql = SqlOracle(script.lines, read) if script.sql else None
         self._files = None if script.sql else Oracle(ops, case.promise)
 
-    def verdict(self, state_image: bytearray, found: Found, returned: frozenset[int]) -> Verdict:
-        """Each recovery is held against the promises, and e2fsck's against the kernel's."""
+    def completed_in(self, state_image: bytes) -> Completions:
+        """The files whose truncation a recovery of a state has to complete.
+
+        There are none if e2fsck leaves nothing that can be read: such a state has failed before.
+        """
+        self._fsck.put(state_image)
+        self._fsck.repair()
+        inodes = self._fsck.truncated
+        try:
+            tree = Image(self._fsck.contents).tree() if inodes else {}
+        except UNREADABLE:
+            return {}
+        return {file.ino: file for file in tree.values() if file.ino in inodes}
+
+    def verdict(
+        self,
+        state_image: bytearray,
+        found: Found,
+        returned: frozenset[int],
+        completed: Completions = NOTHING_COMPLETED,
+    ) -> Verdict:
+        """Each recovery is held against the promises, and e2fsck's against the kernel's.
+
+        `completed`: of the state whose recovery was cut, if this is what that left.
+        """
         kernel = [*found.errors]
         kernel += [f"kernel: {line}" for line in check_kernel_log("\n".join(found.log))]
         self._fsck.put(state_image)
@@ -91,10 +120,12 @@ class Judge:
             by_kernel = without_completion(by_kernel, by_e2fsck, self._fsck.truncated)
             if wrong := differences(by_kernel, by_e2fsck):
                 e2fsck += wrong
+                by_e2fsck = before_completion(by_e2fsck, completed)
                 e2fsck += self._broken_promises("e2fsck", by_e2fsck, returned)
                 e2fsck += self._broken_promises_to_databases("e2fsck", returned)
         except UNREADABLE as error:
             e2fsck.append(f"after e2fsck the image cannot be read: {error}")
+        by_kernel = before_completion(by_kernel, completed)
         kernel += self._broken_promises("the kernel", by_kernel, returned)
         return Verdict(tuple(kernel), checked, tuple(e2fsck))
 
@@ -135,6 +166,22 @@ def without_completion(by_kernel: Tree, by_fsck: Tree, truncated: frozenset[int]
         else file
         for path, file in by_kernel.items()
     }
+
+
+def before_completion(tree: Tree, completed: Completions) -> Tree:
+    """The same of a second recovery, for the first one had completed these, and stamped them.
+
+    It stamps mtime and ctime alike, later than anything before the power failed.
+    """
+
+    def as_before(file: File) -> File:
+        old = completed.get(file.ino)
+        stamped = old and file.mtime_ns == file.ctime_ns > max(old.mtime_ns, old.ctime_ns)
+        if old is None or not stamped:
+            return file
+        return replace(file, mtime_ns=old.mtime_ns, ctime_ns=old.ctime_ns)
+
+    return {path: as_before(file) for path, file in tree.items()}
 
 
 def differences(by_kernel: Tree, by_fsck: Tree) -> list[str]:

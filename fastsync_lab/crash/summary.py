@@ -101,7 +101,7 @@ def failure_lines(outcome: Outcome) -> list[str]:
         f"the first after {first.acknowledged} calls that returned:",
         *(f"    {problem}" for problem in first.problems[:5]),
         f"  again: {first.command}",
-        f"  image: {first.image}",
+        *([f"  image: {first.image}"] if first.image else []),
     ]
 
 

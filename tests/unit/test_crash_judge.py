@@ -1,6 +1,5 @@
 """What is said of a recovered state: by e2fsck, by the promises, by the other recovery."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,14 +12,19 @@ from fastsync_lab.crash import judge
 from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.extfs import File, Tree
 from fastsync_lab.crash.guest import built_program
-from fastsync_lab.crash.judge import E2fsck, Judge, Verdict, differences, without_completion
-from fastsync_lab.crash.kinds import EXTERNAL_MIB, KINDS, Kind
+from fastsync_lab.crash.judge import (
+    Judge,
+    Verdict,
+    before_completion,
+    differences,
+    without_completion,
+)
+from fastsync_lab.crash.kinds import Kind
 from fastsync_lab.crash.mariadb import read_table
 from fastsync_lab.crash.recording import PAGE
 from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
 from fastsync_lab.crash.sql import read_sqlite
-from fastsync_lab.host.shell import Completed
 from tests.unit.crashes import trace
 
 START = 10**18
@@ -63,6 +67,18 @@ def test_the_kernel_stamps_what_it_has_truncated() -> None:
         "h": late,  # e2fsck has none
     }
     assert without_completion(by_kernel, by_fsck, frozenset()) == by_kernel
+
+
+def test_what_a_recovery_that_was_cut_has_truncated_has_its_stamps() -> None:
+    """It stamps both alike; other stamps, and other files, are held against the promises."""
+    now = START + 10**9
+    stamped = replace(FILE, size=0, mtime_ns=now, ctime_ns=now)
+    unlike = replace(stamped, ctime_ns=now + 1)
+    older = replace(stamped, mtime_ns=START - 1, ctime_ns=START - 1)
+    for file in (unlike, older, FILE, replace(stamped, ino=13)):
+        assert before_completion({"f": file}, {12: FILE}) == {"f": file}
+    assert before_completion({"f": stamped}, {12: FILE}) == {"f": replace(FILE, size=0)}
+    assert before_completion({"f": stamped}, {}) == {"f": stamped}
 
 
 # --- a verdict -----------------------------------------------------------------------------------
@@ -140,6 +156,42 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
         return one, one._fsck
 
     return made
+
+
+STAMPED = replace(FILE, mtime_ns=START + 10**9, ctime_ns=START + 10**9)
+
+
+class Stamps(Promises):
+    """Is broken by a stamp of now."""
+
+    def problems(self, tree: Any, returned: frozenset[int]) -> list[str]:
+        return [path for path, file in tree.items() if file.mtime_ns != START]
+
+
+def test_a_second_recovery_is_judged_knowing_what_the_first_one_completed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "Oracle", Stamps)
+    one, fsck = make()
+    fsck.truncated = frozenset({12})
+    completed = one.completed_in(bytes(IMAGE))
+    assert completed == {12: FILE}
+    assert fsck.done == [bytes(IMAGE), "repair"]
+    fsck.truncated = frozenset()
+    monkeypatch.setattr(Contents, "tree_now", {"f": STAMPED})
+    second = found(tree={"f": STAMPED})
+    assert one.verdict(IMAGE, second, RETURNED, completed) == Verdict((), (), ())
+    assert one.verdict(IMAGE, second, RETURNED).kernel == ("after recovery by the kernel: f",)
+    assert one.completed_in(bytes(IMAGE)) == {}
+
+
+def test_an_image_that_cannot_be_read_has_nothing_completed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, fsck = make()
+    fsck.truncated = frozenset({12})
+    monkeypatch.setattr(Contents, "tree_now", None)
+    assert one.completed_in(bytes(IMAGE)) == {}
 
 
 def found(*errors: str, tree: Tree | None = None, log: Sequence[str] = ()) -> Found:
@@ -282,108 +334,3 @@ def test_wrong_numbers_of_blocks_are_told_from_all_else() -> None:
     assert not Verdict((), (), ()).blocks_wrong
     assert not Verdict((), (warning,), ()).blocks_wrong
     assert not Verdict((), (blocks, "Inode 14 has illegal blocks"), ()).blocks_wrong
-
-
-# --- e2fsck --------------------------------------------------------------------------------------
-
-
-class Program:
-    """In place of run(): it says what it is told to."""
-
-    def __init__(self, status: int, said: str) -> None:
-        self.answer, self.calls = Completed(status, said, "not looked at"), list[Any]()
-
-    def __call__(self, argv: list[str], **options: Any) -> Completed:
-        self.calls.append((argv, options))
-        return self.answer
-
-
-def asked(monkeypatch: pytest.MonkeyPatch, status: int, said: str = "") -> Program:
-    program = Program(status, said)
-    monkeypatch.setattr(judge, "run", program)
-    return program
-
-
-def test_e2fsck_says_whose_truncation_it_has_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fsck = E2fsck(tmp_path, KINDS["ordered"])
-    orphans = "Truncating orphaned inode 24 (uid=0, gid=0, mode=0100644, size=0)\n"
-    for said, truncated in ((orphans, {24}), (orphans + orphans.replace("24", "5"), {24, 5}),
-                            ("Clearing orphaned inode 24\n", set())):  # fmt: skip
-        asked(monkeypatch, 1, said)
-        assert fsck.repair() == [] and fsck.truncated == truncated
-
-
-OPTIONS = {
-    "env": {"E2FSCK_TIME": "4102444800", "LC_ALL": "C.UTF-8"},
-    "check": False,
-    "timeout_s": 1800,
-}
-
-
-@pytest.mark.parametrize(("kind", "journal"), [("ordered", False), ("external", True)])
-def test_how_e2fsck_is_run(
-    kind: str, journal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fsck = E2fsck(tmp_path, KINDS[kind])
-    program = asked(monkeypatch, 0)
-    assert fsck.clean("x") == fsck.repair() == []
-    more = ["-j", f"{tmp_path}/journal"] if journal else []
-    assert program.calls == [
-        (["/sbin/e2fsck", option, *more, f"{tmp_path}/image"], OPTIONS) for option in ("-fn", "-fy")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("status", "said", "problems"),
-    [
-        (0, "Inode 13 is wrong\n", []),
-        (4, "Pass 1: x\n\n  Inode 13 is wrong  \nInode 14\n", ["Inode 13 is wrong", "Inode 14"]),
-        (4, "Pass 1: x\n", ["status 4"]),
-        (-9, "", ["status -9"]),
-    ],
-)
-def test_what_e2fsck_says_of_a_recovery(
-    status: int, said: str, problems: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked(monkeypatch, status, said)
-    assert E2fsck(tmp_path, KINDS["ordered"]).clean("the kernel") == [
-        f"after recovery by the kernel, e2fsck -fn: {problem}" for problem in problems
-    ]
-
-
-QUIET = "x: recovering journal\nPass 1: y\nz: ***** FILE SYSTEM WAS MODIFIED *****\n"
-
-
-@pytest.mark.parametrize(
-    ("status", "said", "problem"),
-    [
-        (0, QUIET, None),
-        (1, QUIET, None),
-        (1, f"{QUIET}A\nB\nC\nD\n", "e2fsck -fy ended with 1: A | B | C"),
-        (0, "A\n", "e2fsck -fy ended with 0: A"),
-        (2, "A\n", "e2fsck -fy ended with 2: A"),
-        (2, f"{'0' * 400} Fix? yes", f"e2fsck -fy ended with 2: {'0' * 291} Fix? yes"),
-    ],
-)
-def test_what_e2fsck_says_of_its_own_recovery(
-    status: int, said: str, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked(monkeypatch, status, said)
-    found = E2fsck(tmp_path, KINDS["ordered"]).repair()
-    assert found == ([problem] if problem else [])
-
-
-@pytest.mark.parametrize("kind", ["ordered", "external"])
-def test_pages_are_put_where_they_belong(tmp_path: Path, kind: str) -> None:
-    """Behind the file system is the external journal, in a file of its own."""
-    data = bytearray(os.urandom((EXTERNAL_MIB + 1) << 20))
-    fsck = E2fsck(tmp_path, KINDS[kind])
-    fsck.put(data)
-    numbers = [0, 255, 256, (len(data) // PAGE) - 1]
-    fsck.put_pages({number: bytes([number & 0x7F]) * PAGE for number in numbers})
-    for number in numbers:
-        data[number * PAGE : (number + 1) * PAGE] = bytes([number & 0x7F]) * PAGE
-    files = ["image", "journal"] if kind == "external" else ["image"]
-    assert b"".join((tmp_path / name).read_bytes() for name in files) == data

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from fastsync_lab.crash import explore
-from fastsync_lab.crash.case import Case
+from fastsync_lab.crash.case import Case, Failure, Outcome, Request
 from fastsync_lab.crash.explore import DELAY_SEED, Explorer
-from fastsync_lab.crash.guest import check_moved
+from fastsync_lab.crash.guest import UnsoundRecordingError, check_moved
 from fastsync_lab.crash.script import Script
-from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.kernel_log import said_by_kernel
 from tests.unit.kernel_logs import BAD_LINES, CLEAN_LOG
@@ -78,9 +77,9 @@ def test_a_recording_of_which_the_kernel_complains_is_none(
 ) -> None:
     """What it has said before is not about the recording."""
     recorder = PlayedRecorder(f"{CLEAN_LOG}{BAD_LINES[0]}\n", before=BAD_LINES[1])
-    with pytest.raises(FastsyncError) as error:
+    with pytest.raises(UnsoundRecordingError) as error:
         record(recorder, tmp_path, monkeypatch)
-    assert str(error.value) == f"{CASE.name}: the kernel complained: \n    {BAD_LINES[0]}"
+    assert str(error.value) == f"the kernel complained: \n    {BAD_LINES[0]}"
     assert not (tmp_path / CASE.name / "modules").exists()  # so that no later run takes it
 
 
@@ -102,6 +101,36 @@ def test_a_recording_has_the_modules_of_its_mode_and_delays_meanwhile(
 
 def test_a_recording_in_which_nothing_of_its_subject_happened_is_none() -> None:
     stats = "in_force yes\nbursts 23\nblocks_ahead 0\nrevokes 0\n"
-    check_moved("x", ("bursts",), stats)
-    with pytest.raises(FastsyncError, match="did not happen: blocks_ahead, revokes"):
-        check_moved("x", ("bursts", "blocks_ahead", "revokes"), stats)
+    check_moved(("bursts",), stats)
+    with pytest.raises(UnsoundRecordingError, match="did not happen: blocks_ahead, revokes"):
+        check_moved(("bursts", "blocks_ahead", "revokes"), stats)
+
+
+def test_a_case_whose_recording_shows_nothing_has_failed_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = (Case(name, "defer", "ordered") for name in ("append", "create"))
+
+    def record_it(_self: Explorer, case: Case, _script: Script) -> Path:
+        if case == bad:
+            raise UnsoundRecordingError("the kernel complained: of all")
+        return tmp_path / case.name
+
+    def explored(_self: Explorer, case: Case, _script: Script, folder: Path, _most: int) -> Outcome:
+        assert folder == tmp_path / good.name
+        return Outcome(case, states=3)
+
+    kept: list[Path] = []
+    monkeypatch.setattr(Explorer, "record", record_it)
+    monkeypatch.setattr(Explorer, "explore", explored)
+    monkeypatch.setattr(explore, "keep_recording", kept.append)
+    nothing: Any = None
+    one = Explorer(nothing, nothing, nothing, tmp_path, nothing, silent)
+    told: list[Outcome] = []
+    request = Request((bad, good))
+    operations = len(request.script(bad).lines)
+    assert one.run(request, told.append) == told
+    failure = Failure("", 0, ("the kernel complained: of all",), bad.command(), "")
+    assert told == [Outcome(bad, operations, failures=[failure]), Outcome(good, states=3)]
+    assert bad.command() == "./fastsync crash append --mode defer --journal ordered --seed 1"
+    assert kept == [tmp_path / good.name]

@@ -43,6 +43,11 @@ def test_five_problems_of_a_failure_are_shown() -> None:
     ]
 
 
+def test_a_failure_of_a_recording_has_no_image() -> None:
+    lines = summary.failure_lines(outcome(CASE, replace(FAILURE, state="", image="")))
+    assert lines[-1] == f"  again: {FAILURE.command}"
+
+
 def words_of(text: str) -> list[str]:
     """Lines without what stands between their words."""
     return [" ".join(line.split()) for line in text.splitlines()]
