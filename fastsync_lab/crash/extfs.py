@@ -6,7 +6,7 @@ and in a block, blocks and inodes of any size, bigalloc. No encryption, no large
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from mmap import mmap
 
@@ -23,6 +23,9 @@ INLINE_DATA = "system.data"  # the attribute that has what is not in i_block
 SMALL_INODE = 128  # has no stamps but whole seconds, and no attributes
 UNWRITTEN = 32768  # a longer extent is unwritten
 XATTR_MAGIC = 0xEA020000
+ACL, ACL_INDEX = "system.posix_acl_access", 2  # its name is its index alone
+ACL_IDS = (0x02, 0x08)  # entries that have an id: of a user, of a group
+NO_ID = 0xFFFFFFFF
 XATTR_PREFIXES = {1: "user.", 4: "trusted.", 6: "security.", 7: "system."}
 FORMAT_MASK, DIRECTORY, REGULAR, SYMLINK = 0o170000, 0o040000, 0o100000, 0o120000
 SECTOR = 512
@@ -276,5 +279,28 @@ def _xattr_entries(data: bytes, first: int, values: int) -> Iterator[tuple[str, 
         (size,) = struct.unpack_from("<I", data, position + 8)
         name = data[position + 16 : position + 16 + name_length].decode(errors="replace")
         value = data[values + offset : values + offset + size]
-        yield XATTR_PREFIXES.get(index, f"{index}.") + name, value.hex()
+        if index == ACL_INDEX:
+            yield ACL, _acl(value).hex()
+        else:
+            yield XATTR_PREFIXES.get(index, f"{index}.") + name, value.hex()
         position += 16 + -(-name_length // 4) * 4
+
+
+def acl(entries: Iterable[tuple[int, int, int]]) -> bytes:
+    """An ACL as getxattr(2) gives it, of tags, permissions and ids."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+
+
+def _acl(value: bytes) -> bytes:
+    """The same of one as ext4 keeps it: few entries have an id there."""
+    entries = []
+    position = 4
+    while position < len(value):
+        tag, permissions = struct.unpack_from("<HH", value, position)
+        position += 4
+        number = NO_ID
+        if tag in ACL_IDS:
+            (number,) = struct.unpack_from("<I", value, position)
+            position += 4
+        entries.append((tag, permissions, number))
+    return acl(entries)

@@ -15,6 +15,7 @@ from fastsync_lab.crash.logged import (
     sync,
     write_back,
 )
+from fastsync_lab.crash.naming import FAST, target
 from fastsync_lab.crash.script import (
     ALLOCATE,
     BLOCK,
@@ -112,6 +113,75 @@ def reuse(rng: random.Random) -> Script:
         script.do(rng.choice(SYNCS), path)
         large.append(path)
         settle(script, rng, 0.04)
+    return script
+
+
+def remove_links(script: Script, rng: random.Random, links: list[str]) -> None:
+    """The oldest symlinks go, or a newer one takes their place."""
+    while len(links) > rng.randint(1, 3):
+        gone = links.pop(0)
+        if rng.random() < 0.5:
+            script.do("unlink", gone)
+        else:
+            script.do("rename", links.pop(), gone)
+            links.append(gone)
+
+
+def without_name(script: Script, rng: random.Random, number: int) -> list[str]:
+    """A synced file of O_TMPFILE; the names that it then gets, one or none."""
+    path, handle = f"n{number}", f"@{number}"
+    script.do("tmpfile", "d", handle)
+    script.do("write", handle, 0, rng.choice([700, BLOCK, 4120, 3 * BLOCK]))
+    script.do(rng.choice(SYNCS), handle)
+    named = rng.random() < 0.6
+    if named:
+        script.do(rng.choice(["link", "linkfd"]), handle, path)
+        script.do(*rng.choice([("fsync", handle), ("fdatasync", path), ("fsync", "d")]))
+    script.do("close", handle)
+    return [path] if named else []
+
+
+def exchange(script: Script, rng: random.Random, files: list[str]) -> None:
+    """Two files are written, exchange their names, and one is written again and synced."""
+    first, second = rng.sample(files, 2)
+    for path in (first, second):
+        script.do("write", path, 0, rng.choice([700, BLOCK]))
+        script.do(rng.choice(SYNCS), path)
+    script.do("exchange", first, second)
+    if rng.random() < 0.6:
+        script.do("write", first, 0, BLOCK)
+    script.do("fsync", rng.choice([first, second]))
+
+
+def names(rng: random.Random) -> Script:
+    """Long symlinks go, and files that had no name, and others get their blocks; see `reuse`.
+
+    Files exchange their names between syncs.
+    """
+    script = Script(moves=("data_blocks",))
+    script.file(OTHER, 0)
+    script.do("mkdir", "d")
+    script.file("filler", 0)
+    script.do("fill", "filler", FREE_BYTES)
+    files, links = ["a", "b"], ["l"]
+    for path in files:
+        script.file(path, 2 * BLOCK)
+    script.do("symlink", target(0, FAST + 1), "l")
+    script.begin()
+    for number in range(12):
+        links.append(f"l{number}")
+        script.do("symlink", target(number, rng.choice([FAST + 1, 180])), links[-1])
+        if rng.random() < 0.6:
+            commit(script, number)
+        remove_links(script, rng, links)
+        files += without_name(script, rng, number)
+        if rng.random() < 0.5:
+            exchange(script, rng, files)
+        large = f"w{number}"
+        script.file(large, rng.randint(9, 18) * BLOCK)  # in place
+        script.do(rng.choice(SYNCS), large)
+        script.do("unlink", large if rng.random() < 0.5 or len(files) < 4 else files.pop(0))
+        settle(script, rng)
     return script
 
 
@@ -249,7 +319,7 @@ def toggle(rng: random.Random) -> Script:
 
 # Of an option that stock does not know.
 TOGGLING = f"{PREFIX}{toggle.__name__}"
-FUNCTIONS = (direct, cut, reuse, replace, race, vanish, space, toggle)
+FUNCTIONS = (direct, cut, reuse, names, replace, race, vanish, space, toggle)
 GENERATORS: Mapping[str, Callable[[random.Random], Script]] = {
     f"{PREFIX}{function.__name__}": function for function in FUNCTIONS
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Self
 
+from fastsync_lab.crash.extfs import ACL, NO_ID, acl
 from fastsync_lab.crash.nodes import (
     ZEROS,
     Names,
@@ -24,8 +25,12 @@ from fastsync_lab.crash.trace import Op
 from fastsync_lab.host.errors import FastsyncError
 
 PAGE = 4096
+ACL_USER = 1234
 FOREVER = 1 << 62
-NAMING = ("create", "mkdir", "symlink", "rename", "link", "unlink", "rmdir")
+NEW = {"create": "file", "mkdir": "folder", "symlink": "link"}  # operations, and what they make
+RENAMES = ("rename", "renamenew")
+LINKS = ("link", "linkfd")
+NAMING = (*NEW, *RENAMES, *LINKS, "exchange", "unlink", "rmdir")
 WITHOUT_EFFECT = ("sleep", "align", "put", "hold", "close", "writeback", "mkeep")
 # Writes as write(2) makes them, with AIO (a) or io_uring (r), with O_DIRECT (d) or a sync (o, s).
 WRITES = (
@@ -99,6 +104,7 @@ class Model:
         self.all_syncs: list[Sync] = []
         self.nodes: list[Node] = []
         self._names: Names = {}
+        self._nameless: Names = {}  # what tmpfile has made, by its number: @3
         self._removed: dict[str, tuple[Op, Node]] = {}  # who had a name last, and what took it
         self._boot = Node(-1, "file", 0)  # what EXT4_IOC_SWAP_BOOT exchanges a file for
         self._boot.versions["size"] = [Version(-1, -1, -1, (0, 0))]
@@ -129,7 +135,7 @@ class Model:
 
     def _node(self, path: str) -> Node:
         try:
-            return self._names[path]
+            return (self._nameless if path.startswith("@") else self._names)[path]
         except KeyError:
             raise FastsyncError(f"the trace has no file {path} at this point") from None
 
@@ -147,15 +153,28 @@ class Model:
         for node in nodes:
             node.name_ops.append(op)
 
-    def _create(self, op: Op, kind: str, path: str) -> None:
+    def _new_node(self, op: Op, kind: str) -> Node:
         node = Node(op.number, kind, op.ino)
         self.nodes.append(node)
-        self._names[path] = node
         node.add("mode", op, {"file": 0o644, "folder": 0o755, "link": 0o777}[kind])
         node.add("owner", op, (0, 0))
         node.add("size", op, (0, 0))
         self._stamp(op, node)
+        return node
+
+    def _create(self, op: Op, kind: str, path: str) -> None:
+        node = self._names[path] = self._new_node(op, kind)
+        if kind == "link":
+            node.add("target", op, op.words[1])
         self._new_epoch(op, path, [node])
+
+    def _create_nameless(self, op: Op) -> None:
+        """A file with O_TMPFILE. No name leads to it, and its syncs promise none.
+
+        But they promise that it has been made, and so all names from before that.
+        """
+        node = self._nameless[op.words[2]] = self._new_node(op, "file")
+        node.name_ops.append(op)
 
     def _rename(self, op: Op) -> None:
         old, new = op.words[1:3]
@@ -170,14 +189,23 @@ class Model:
         if victim:
             self._unknown_stamp(op, victim)
 
+    def _exchange(self, op: Op) -> None:
+        """Two names change places, each with what is below it. Stamps are told of the first."""
+        first, second = op.words[1:3]
+        nodes = self._node(first), self._node(second)
+        self._names = {_exchanged(name, first, second): one for name, one in self._names.items()}
+        self._stamp(op, nodes[0])
+        self._unknown_stamp(op, nodes[1])
+        self._new_epoch(op, second, nodes)
+
     def _change_names(self, op: Op) -> None:
-        if op.name in ("create", "mkdir", "symlink"):
-            path = op.words[2] if op.name == "symlink" else op.path
-            kind = {"create": "file", "mkdir": "folder", "symlink": "link"}[op.name]
-            self._create(op, kind, path)
-        elif op.name == "rename":
+        if op.name in NEW:
+            self._create(op, NEW[op.name], op.words[2] if op.name == "symlink" else op.path)
+        elif op.name in RENAMES:
             self._rename(op)
-        elif op.name == "link":
+        elif op.name == "exchange":
+            self._exchange(op)
+        elif op.name in LINKS:
             node = self._names[op.words[2]] = self._node(op.path)
             self._stamp(op, node)
             self._new_epoch(op, op.words[2], [node])
@@ -199,6 +227,8 @@ class Model:
     def _apply(self, op: Op) -> None:
         if op.name in NAMING:
             self._change_names(op)
+        elif op.name == "tmpfile":
+            self._create_nameless(op)
         elif op.name in ("sync", "syncfs"):
             self._sync_all(op, data=True)
         elif op.name == "remount":
@@ -209,6 +239,8 @@ class Model:
             self._apply_to(op, self._node_of(op))
 
     def _apply_to(self, op: Op, node: Node) -> None:
+        if node.kind == "link":
+            raise FastsyncError(f"{op.name} goes where the symlink {op.path} leads to")
         if op.name in WRITES:
             self._write(op, node)
         elif op.name == "truncate":
@@ -225,12 +257,21 @@ class Model:
             node.add(op.words[2], op, op.words[3].encode().hex())
         elif op.name == "rmxattr":
             node.add(op.words[2], op, None)
+        elif op.name == "setacl":
+            self._set_acl(op, node)
         elif op.name in (*FSYNCS, *FDATASYNCS, "msync"):
             self._sync(op, node)
             return
         elif op.name not in ("utimens", "mspill", "fill"):
             raise FastsyncError(f"the oracle does not know operation {op.name}")
         self._stamp(op, node)
+
+    def _set_acl(self, op: Op, node: Node) -> None:
+        """Another user gets the permissions. They are the most that any may have: the group's."""
+        allowed = op.integer(2)
+        others = ((0x02, allowed, ACL_USER), (0x04, 4, NO_ID), (0x10, allowed, NO_ID))
+        node.add(ACL, op, acl(((0x01, 6, NO_ID), *others, (0x20, 4, NO_ID))).hex())
+        node.add("mode", op, 0o604 | allowed << 3)
 
     def _write(self, op: Op, node: Node) -> None:
         offset, length = op.integer(2), op.integer(3)
@@ -260,3 +301,11 @@ class Model:
             first = op.integer(2) // PAGE * PAGE
             last = -(-(op.integer(2) + op.integer(3)) // PAGE) * PAGE
             node.syncs.append(Sync(op.number, op.begin, True, False, "", (first, last), op.end))
+
+
+def _exchanged(name: str, first: str, second: str) -> str:
+    """The name after two have changed places, of which it may be one, or below it."""
+    for old, new in ((first, second), (second, first)):
+        if name == old or name.startswith(f"{old}/"):
+            return new + name[len(old) :]
+    return name

@@ -5,7 +5,9 @@ A sync that returned covers the operations that had ended when it began, and wha
 replaced is gone for good. Anything else that had begun may have happened.
 
 Names are stricter: jbd2 commits all folders together, so the names are those after some operation,
-not before the last one that a sync has covered. (Threads: for each thread's own folder.)
+not before the last one that a sync has covered. (Threads: for each thread's own folder.) An fsync
+of a file covers what gave or took its names: a link, a rename, an exchange. It cannot be called on
+a symlink: that is safe after fsync of a folder, or of what it was exchanged with.
 
 Stamps, if they are neither those of the last synced operation nor later: mtime_mode=defer allows
 what lies less than the interval before them. Where the mode changes, the weakest counts that was in
@@ -120,6 +122,8 @@ class Oracle:
         names = {key for key in (*node.versions, *file.xattrs) if "." in key}
         shown: dict[str, Value] = {"mode": file.mode & 0o7777, "owner": (file.uid, file.gid)}
         shown |= {name: file.xattrs.get(name) for name in sorted(names)}
+        if node.kind == "link":
+            shown["target"] = file.target
         for key, value in shown.items():
             versions = list(node.versions.get(key, []))
             if key in names:  # there was none before

@@ -56,6 +56,8 @@ TABLE = (
     Row(("bounded",), ("ordered", "journal"), (CONTROL,)),
     Row(CLASSIC, ("fast_commit",), (*MTIME_MODES, CONTROL)),
     Row(("one-by-one",), ("ordered", "journal", "fast_commit"), (*MTIME_MODES, CONTROL)),
+    Row(("alike",), ("fast_commit",), MTIME_MODES),
+    Row(("alike",), ("fast_commit",), (CONTROL,), seeds=3),  # which errors are seen is chance
     Row(("one-by-one", "append", "direct", "mmap", "punch", "random"), ("dioread_lock",), OURS),
     Row(("append", "create", "punch", "random"), ("nodelalloc",), OURS),
     Row(("move-ext",), ("ordered", "external", "quota")),
@@ -70,6 +72,7 @@ TABLE = (
     Row(("aio", "io-uring"), ("lazytime", "bigalloc", "external"), OURS),
     Row(("remount",), ("ordered", "journal", "external")),
     Row(("remount",), ("1k-blocks", "small-inodes"), ("defer",)),  # stock has no such options
+    Row(("names", "tmpfile"), ("ordered",), (*MTIME_MODES, *EAGER_MODES, CONTROL)),
     Row(QUICK, ("1k-blocks",), (*OURS, CONTROL)),
     Row(("punch",), ("quota",), (*OURS, CONTROL)),
     Row(QUICK, ("lazytime", "bigalloc", "quota", "small-inodes", "external"), OURS),

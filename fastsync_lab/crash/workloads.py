@@ -11,6 +11,7 @@ from fastsync_lab.crash.databases import SQLITE_MODES, mariadb, sqlite
 from fastsync_lab.crash.generated import bounded, random_operations
 from fastsync_lab.crash.layouts import inline, move_ext, shift, swap_boot
 from fastsync_lab.crash.mariadb import FLUSHING
+from fastsync_lab.crash.naming import names, tmpfile
 from fastsync_lab.crash.script import (
     BLOCK,
     SYNCS,
@@ -90,6 +91,26 @@ def create(rng: random.Random) -> Script:
         pause(script, rng)
         if rng.random() < 0.7:
             script.do("fsync", rng.choice([names[-1], names[-1], "d"]))
+    return script
+
+
+def alike(rng: random.Random) -> Script:
+    """The same inodes change, and one of them is synced; now and then all is committed.
+
+    So fast commits have the same form, and one that is torn lies over an older one of that form.
+    """
+    script = Script()
+    paths = [f"f{number}" for number in range(6)]
+    for path in paths:
+        script.file(path, 700)
+    script.begin()
+    for number in range(20):
+        for path in paths:
+            script.do("chmod", path, f"0{600 + number % 8 * 10}")
+        pause(script, rng)
+        script.do("fsync", rng.choice(paths))
+        if rng.random() < 0.8:
+            script.do("sync")
     return script
 
 
@@ -206,6 +227,7 @@ Generator = Callable[[random.Random], Script]
 GENERATORS: Mapping[str, Generator] = {
     "overwrite": overwrite,
     "append": append,
+    "alike": alike,
     "create": create,
     "attributes": attributes,
     "mmap": mmap,
@@ -222,6 +244,8 @@ GENERATORS: Mapping[str, Generator] = {
     "aio": aio,
     "io-uring": io_uring,
     "remount": remount,
+    "names": names,
+    "tmpfile": tmpfile,
     **logged.GENERATORS,
     **logged_blocks.GENERATORS,
     **{f"sqlite-{mode}": partial(sqlite, mode=mode) for mode in SQLITE_MODES},

@@ -18,6 +18,10 @@ CASE = Case("overwrite", "defer", "ordered")
 FAILURE = Failure("17.drop2", 9, ("f: mode is 0",), CASE.command("17.drop2"), "build/x.img")
 
 
+# Operations of which stat() is told of the second path.
+SECOND = ("rename", "renamenew", "link", "linkfd", "exchange", "symlink", "tmpfile")
+
+
 def trace(*lines: str, step_ms: int = 50) -> list[Op]:
     """Operations of one thread, each after the one before; files get inodes 12, 13, ..."""
     inodes: dict[str, int] = {}
@@ -25,14 +29,16 @@ def trace(*lines: str, step_ms: int = 50) -> list[Op]:
     for number, line in enumerate(lines):
         words = tuple(line.split())
         name = words[0]
-        if name in ("create", "mkdir"):
-            inodes[words[1]] = 12 + len(set(inodes.values()))
-        elif name in ("rename", "link"):
+        target = words[2 if name in SECOND else -1 if len(words) < 2 else 1]
+        if name in ("create", "mkdir", "symlink", "tmpfile"):
+            inodes[target] = 12 + len(set(inodes.values()))
+        elif name == "exchange":
+            inodes[words[1]], inodes[words[2]] = inodes[words[2]], inodes[words[1]]
+        elif name in SECOND:
             inodes[words[2]] = inodes[words[1]]
         now = START + number * step_ms * MS
         changes = name not in ("fsync", "fdatasync", "msync", "sync", "sleep")
         stamp = now if changes or not ops else ops[-1].mtime_ns
-        target = words[-1] if name in ("rename", "link") else words[-1 if len(words) < 2 else 1]
         ops.append(Op(number, 0, words, 2 * number, 2 * number + 1, now, now + MS,
                       inodes.get(target, 0), 0, stamp, stamp))  # fmt: skip
     return ops

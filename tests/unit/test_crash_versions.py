@@ -37,22 +37,25 @@ def names_of(group: Group) -> list[tuple[int | None, dict[str, int]]]:
 
 
 @pytest.mark.parametrize(
-    ("line", "path", "kind", "mode"),
+    ("line", "path", "kind", "mode", "more"),
     [
-        ("create f", "f", "file", 0o644),
-        ("mkdir f", "f", "folder", 0o755),
-        ("symlink f g", "g", "link", 0o777),
+        ("create f", "f", "file", 0o644, {}),
+        ("mkdir f", "f", "folder", 0o755, {}),
+        ("symlink f g", "g", "link", 0o777, {"target": [(1, "f")]}),
+        ("tmpfile d @3", "", "file", 0o644, {}),
     ],
 )
-def test_what_is_new(line: str, path: str, kind: str, mode: int) -> None:
+def test_what_is_new(
+    line: str, path: str, kind: str, mode: int, more: dict[str, list[tuple[int, str]]]
+) -> None:
     ops = trace("sync", line)
     model = Model(ops, Promise())
     (node,) = model.nodes
-    assert model.groups[0].epochs[-1].names == {path: node}
+    assert model.groups[0].epochs[-1].names == ({path: node} if path else {})
     assert (node.id, node.kind, node.ino, node.name_ops) == (1, kind, ops[1].ino, [ops[1]])
     assert {key: versions(node, key) for key in node.versions} == {
         "mode": [(1, mode)], "owner": [(1, (0, 0))], "size": [(1, (0, 0))],
-        "mtime": [(1, at(1))], "ctime": [(1, at(1))],
+        "mtime": [(1, at(1))], "ctime": [(1, at(1))], **more,
     }  # fmt: skip
     assert (node.sectors, node.syncs, node.shifts, node.strays) == ({}, [], [], {})
     (whole,) = model.all_syncs

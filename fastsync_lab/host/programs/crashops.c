@@ -18,6 +18,9 @@
  *
  * What is written tells where it was written by whom: each 512 bytes are 32 times
  * "OPERATION SECTOR\n", in 6 and 8 hexadecimal digits.
+ *
+ * "@3" in place of a path is the file that "tmpfile FOLDER @3" has made. It stays
+ * open until "close @3", or the program ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -239,7 +242,15 @@ static int do_mkdir(struct op *op) { return mkdir(op->word[1], 0755); }
 static int do_rmdir(struct op *op) { return rmdir(op->word[1]); }
 static int do_unlink(struct op *op) { return unlink(op->word[1]); }
 static int do_rename(struct op *op) { return rename(op->word[1], op->word[2]); }
-static int do_link(struct op *op) { return link(op->word[1], op->word[2]); }
+
+/* What has no name is named by its number in /proc, a symbolic link. */
+static int do_link(struct op *op)
+{
+	int flags = made_without_name(op->word[1]) < 0 ? 0 : AT_SYMLINK_FOLLOW;
+
+	return linkat(AT_FDCWD, op->word[1], AT_FDCWD, op->word[2], flags);
+}
+
 static int do_symlink(struct op *op) { return symlink(op->word[1], op->word[2]); }
 static int do_sync(struct op *op) { (void)op; sync(); return 0; }
 
@@ -266,6 +277,10 @@ static int do_hold(struct op *op)
 
 static int do_close(struct op *op)
 {
+	int fd = made_without_name(op->word[1]);
+
+	if (fd >= 0)
+		return close(fd);
 	for (struct held *one = held; one < held + MAX_HELD; one++)
 		if (one->name && !strcmp(one->name, op->word[1])) {
 			one->name = NULL;
@@ -332,7 +347,15 @@ static const struct {
 	OP(rwrite, 4, 1), OP(rdwrite, 4, 1), OP(rswrite, 4, 1), OP(rsdwrite, 4, 1),
 	OP(rfsync, 2, 1), OP(rfdatasync, 2, 1),
 	OP(moveext, 5, 1), OP(swapboot, 2, 1), OP(remount, 2, 0),
+	OP(tmpfile, 3, 2), OP(linkfd, 3, 2), OP(exchange, 3, 2), OP(renamenew, 3, 2),
+	OP(setacl, 3, 1),
 };
+
+/* Of the file itself, not of what a symbolic link leads to. */
+static int look_at(const char *path, struct stat *st)
+{
+	return made_without_name(path) < 0 ? lstat(path, st) : stat(path, st);
+}
 
 static void perform(struct op *op)
 {
@@ -344,7 +367,7 @@ static void perform(struct op *op)
 		op->error = kinds[i].function(op) ? errno : 0;
 		dm_mark(op - ops);
 		op->stop_ns = now_ns();
-		if (kinds[i].file && lstat(op->word[kinds[i].file], &op->st))
+		if (kinds[i].file && look_at(op->word[kinds[i].file], &op->st))
 			op->st.st_ino = 0;
 		op->end = atomic_fetch_add(&order, 1);
 		return;
@@ -372,7 +395,7 @@ static void read_script(const char *path)
 		strcpy(op->words, rest);
 		for (char *word = strtok_r(op->words, " ", &save); word && op->count < MAX_WORDS;
 		     word = strtok_r(NULL, " ", &save))
-			op->word[op->count++] = word;
+			op->word[op->count++] = *word == '@' ? path_without_name(word) : word;
 		if (!op->count || op->thread < 0 || op->thread > MAX_THREADS)
 			errx(2, "bad line: %s", line);
 	}

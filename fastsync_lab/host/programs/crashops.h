@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * What crashops.c has in common with the files that have operations of one kind:
- * crashasync.c (AIO and io_uring) and crashext4.c (ioctls of ext4, remount).
+ * crashasync.c (AIO and io_uring) and crashext4.c (what Linux or ext4 alone has).
  */
 #ifndef CRASHOPS_H
 #define CRASHOPS_H
@@ -49,5 +49,14 @@ int do_rfdatasync(struct op *op);
 int do_moveext(struct op *op);
 int do_swapboot(struct op *op);
 int do_remount(struct op *op);
+int do_tmpfile(struct op *op);
+int do_linkfd(struct op *op);
+int do_exchange(struct op *op);
+int do_renamenew(struct op *op);
+int do_setacl(struct op *op);
+
+/* The path of a file that tmpfile makes, by its number: "@3"; and the descriptor in it, or -1. */
+char *path_without_name(const char *word);
+int made_without_name(const char *path);
 
 #endif
