@@ -216,8 +216,7 @@ def sentence(result: Mapping[str, Any]) -> str:
 
 def _age(result: Mapping[str, Any]) -> str:
     """Whether modules and explorer are those of this tree, in words."""
-    is_old = result["explorer_sha256"] != explorer_digest()
-    return f"{age_of(result)}, explorer older than this tree's" if is_old else age_of(result)
+    return age_of(result, explorer=explorer_digest())
 
 
 def _states(outcomes: Sequence[Outcome]) -> int:

@@ -198,7 +198,7 @@ def parts(result: Mapping[str, Any]) -> list[Part]:
     thin = not_made(results)
     return [
         f"Kernel {result['kernel_release']}, modules {result['modules_sha256']} "
-        f"({age_of(result)}), {result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
+        f"({_age(result)}), {result['date'][:10]}, {sum(one.seconds for one in results):,.0f} s.",
         Grid(["mode", *COLUMNS], table_rows(results, *compare(results)), texts=1),
         *([thin] if thin else []),
         Grid(["requests that failed", *modes_of(results)], kind_rows(results), texts=1),
@@ -214,10 +214,15 @@ def sentence(result: Mapping[str, Any]) -> str:
     as_on_stock = made - own - others
     settling = f" {own:,} are requests that stock does not make: each aborts the journal."
     return (
-        f"I/O errors, on Linux {result['kernel_release']} (modules {age_of(result)}): {made:,} "
+        f"I/O errors, on Linux {result['kernel_release']} (modules {_age(result)}): {made:,} "
         f"requests were made to fail. {as_on_stock:,} had the same effect as on "
         f"stock.{settling * bool(own)} {others:,} differ."
     )
+
+
+def _age(result: Mapping[str, Any]) -> str:
+    """Whether modules and sweeper are those of this tree, in words."""
+    return age_of(result, sweeper=sweeper_digest())
 
 
 def write_faults() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fastsync_lab.host.age import age
+from fastsync_lab.host.age import OLDER, age
 from fastsync_lab.host.build import OURS, source_digest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.paths import claim, repo_root, results_dir, write_json
@@ -109,9 +109,14 @@ def write_tables(
         write_block(document, name, in_markdown(tables_of(results, parts)))
 
 
-def age_of(result: Result) -> str:
-    """Whether the modules of a result are those that this tree makes now, in words."""
-    return age(result.get("source_sha256"), source_digest(series_name(result["kernel_release"])))
+def age_of(result: Result, **deciding: str) -> str:
+    """Whether the modules of a result are those that this tree makes now, in words.
+
+    And what else decides, if that is older: its digest as it is now, by what it is called.
+    """
+    modules = age(result.get("source_sha256"), source_digest(series_name(result["kernel_release"])))
+    ages = {one: age(result.get(f"{one}_sha256"), now) for one, now in deciding.items()}
+    return ", ".join([modules, *(f"{one} {said}" for one, said in ages.items() if said == OLDER)])
 
 
 def whole_results(kind: str) -> list[Result]:

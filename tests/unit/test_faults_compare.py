@@ -156,15 +156,20 @@ def test_the_readme_counts_a_settling_apart() -> None:
     ]
     kept = {
         "kernel_release": "6.12.1",
+        "sweeper_sha256": summary.sweeper_digest(),
         "differences": [],
         "cases": [summary.case_json(one) for one in results],
     }
-    assert summary.sentence(kept) == (
-        "I/O errors, on Linux 6.12.1 (modules older than this tree's): 2 requests were made to "
-        "fail. "
-        "1 had the same effect as on stock. "
+    what = (
+        "2 requests were made to fail. 1 had the same effect as on stock. "
         "1 are requests that stock does not make: each aborts the journal. 0 differ."
     )
+    head, old = (
+        "I/O errors, on Linux 6.12.1 (modules older than this tree's",
+        "older than this tree's",
+    )
+    assert summary.sentence(kept) == f"{head}): {what}"
+    assert summary.sentence({**kept, "sweeper_sha256": "a"}) == f"{head}, sweeper {old}): {what}"
 
 
 LAST = Effect(((6, 5),), True, True, False, False)
