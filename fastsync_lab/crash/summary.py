@@ -202,14 +202,16 @@ def sentence(result: Mapping[str, Any]) -> str:
     ours = [one for one in outcomes if not one.case.stock_says]
     eager = [one for one in ours if one.case.mode in EAGER_MODES]
     with_eager = f" ({_states(eager):,} of them with eager_sync)" if eager else ""
-    inherited = sum(len(one.failures) - len(one.own_failures) for one in ours)
+    own = sum(len(one.own_failures) for one in ours)
+    inherited = sum(len(one.failures) for one in ours) - own
     as_on_stock = f" {inherited:,} fail as on stock." if inherited else ""
     return (
         f"Power cuts, on Linux {result['kernel_release']} (modules {_age(result)}): "
         f"{_states(ours):,} states{with_eager} were recovered and checked, after "
         f"{sum(one.cuts for one in ours):,} cuts in "
         f"{sum(one.operations for one in ours):,} operations. "
-        f"{sum(len(one.own_failures) for one in ours):,} break a promise that stock ext4 keeps."
+        f"{own:,} break a promise that stock ext4 keeps"
+        f"{' (docs/reliability.md says which)' * bool(own)}."
         f"{as_on_stock}{_not_counted(outcomes)}"
     )
 

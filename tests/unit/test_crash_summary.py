@@ -250,8 +250,8 @@ Kernel 6.12.1, modules {result["modules_sha256"]} (of this tree), {rest}.
     )
     assert summary.sentence(result) == (
         "Power cuts, on Linux 6.12.1 (modules of this tree): 780 states were recovered and "
-        "checked, after 90 cuts in 120 operations. 2 break a promise that stock ext4 keeps. 1 fail "
-        "as on stock."
+        "checked, after 90 cuts in 120 operations. 2 break a promise that stock ext4 keeps "
+        "(docs/reliability.md says which). 1 fail as on stock."
     )
 
 
@@ -282,12 +282,17 @@ def test_another_kind_stands_beside_stock_with_the_workloads_that_both_ran(build
     assert all(f"| {mode} | 1 | 260 | 1 | 0 |" in text for mode in ("defer", "stock"))
 
 
+def test_the_sentence_of_a_run_without_a_failure_names_no_document(builds: Builds) -> None:
+    text = summary.sentence(result_of(Request((CASE,)), [outcome(CASE)], builds))
+    assert text.endswith(" 0 break a promise that stock ext4 keeps.")
+
+
 def test_the_sentence_names_what_it_does_not_count(builds: Builds) -> None:
     off, stock = (Case("mmap", mode, "fast_commit") for mode in ("off", "stock"))
     outcomes = [outcome(CASE, FAILURE), outcome(stock, FAILURE)]
     request = Request((CASE, off, stock))
     text = summary.sentence(result_of(request, outcomes, builds))
-    assert ": 260 states" in text and text.endswith(" 1 break a promise that stock ext4 keeps.")
+    assert ": 260 states" in text and "that stock ext4 keeps (docs/reliability.md says" in text
     other = replace(FAILURE, problems=("f: size is 0",))
     outcomes.append(outcome(off, FAILURE, other, other))
     assert summary.sentence(result_of(request, outcomes, builds)) == (
