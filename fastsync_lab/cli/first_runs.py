@@ -2,7 +2,7 @@
 
 Each run has a clone of HEAD, an empty cache and no .venv, and calls the demo twice. Beside every
 second first call, packages are installed on the host, one time after the other. What came of it is
-kept in results/, and said in docs/lab.md. An interrupted series goes on.
+kept in results/, and said in docs/lab.md (study/first_runs.py). An interrupted series goes on.
 """
 
 import os
@@ -10,23 +10,28 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import guarded
-from fastsync_lab.host.paths import build_dir, repo_root, results_dir
+from fastsync_lab.host.paths import build_dir, repo_root
 from fastsync_lab.host.shell import last_lines, run, spawn
-from fastsync_lab.study.documents import write_block
+from fastsync_lab.study.first_runs import (
+    FirstRun,
+    failures,
+    path,
+    runs_of,
+    sentence,
+    write_first_runs,
+)
 from fastsync_lab.study.keeper import Keeper
 
 RUNS = 10
 LIMIT_S = 3600.0  # of one call: then it hangs
-DOCUMENT, BLOCK = "docs/lab.md", "first-runs"
 # Small ones that `make setup` installs. Each turn is a line. It ends between two turns, when the
 # file is gone: apt is never interrupted.
 INSTALLER = """
@@ -35,19 +40,6 @@ while [ -e "$0" ]; do
     echo done
 done
 """
-
-
-@dataclass(frozen=True)
-class FirstRun:
-    """A run: how often packages were installed meanwhile, the two calls, what the cache then had.
-
-    A call that failed has no time.
-    """
-
-    installed: int
-    first_s: float | None
-    again_s: float | None
-    cache_mib: int
 
 
 @contextmanager
@@ -117,35 +109,6 @@ def one_run(number: int, commit: str, logs: Path) -> FirstRun:
         return FirstRun(installed, first_s, timed_demo(clone, cache, again_log), cache_mib)
 
 
-def failures(runs: Sequence[FirstRun]) -> int:
-    """How many calls failed."""
-    return sum(taken is None for one in runs for taken in (one.first_s, one.again_s))
-
-
-def minutes(times_s: Sequence[float | None]) -> str:
-    """The median of some calls and the longest; those that failed are left out."""
-    there = [taken / 60 for taken in times_s if taken is not None]
-    return f"{median(there):.1f} minutes, at most {max(there):.1f}" if there else "nothing"
-
-
-def sentence(result: Mapping[str, Any]) -> str:
-    """What a result says."""
-    runs = load(result)
-    busy = sum(one.installed > 0 for one in runs)
-    return (
-        f"The first `make demo` of a fresh clone takes {minutes([one.first_s for one in runs])}; "
-        f"a second one {minutes([one.again_s for one in runs])}. Its cache has "
-        f"{max(one.cache_mib for one in runs)} MiB. Of {2 * len(runs)} calls {failures(runs)} "
-        f"failed; packages were installed on the host during {busy} of the {len(runs)} first ones. "
-        f"The host had {result['processors']} processors."
-    )
-
-
-def load(result: Mapping[str, Any]) -> list[FirstRun]:
-    """The runs of a result."""
-    return [FirstRun(**one) for one in result["runs"]]
-
-
 def main() -> None:
     """Make the runs that are missing, write the documents; status 1 if a call failed."""
     try:
@@ -158,7 +121,7 @@ def main() -> None:
                 "runs": [asdict(one) for one in runs],
             }
 
-        kept = Keeper(results_dir() / "first-runs.json", result_of, load, ("commit",))
+        kept = Keeper(path(), result_of, runs_of, ("commit",))
         logs = build_dir() / "first-runs"
         if not kept.parts:
             shutil.rmtree(logs, ignore_errors=True)
@@ -166,11 +129,10 @@ def main() -> None:
             kept.add(one_run(number, commit, logs))
             print(f"{number} of {RUNS}: {kept.parts[-1]}", flush=True)
         kept.finish()
-        said = sentence(result_of(kept.parts))
-        write_block(repo_root() / DOCUMENT, BLOCK, said)
+        write_first_runs()
     except FastsyncError as error:
         sys.exit(f"fastsync: {error}")
-    print(said)
+    print(sentence(result_of(kept.parts)))
     sys.exit(f"fastsync: what failed said why in {logs}" if failures(kept.parts) else 0)
 
 

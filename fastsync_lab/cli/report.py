@@ -13,7 +13,7 @@ from fastsync_lab.host import mutants
 from fastsync_lab.host.paths import build_dir, write_whole
 from fastsync_lab.host.progress import Report, progress, silent
 from fastsync_lab.studies import studies
-from fastsync_lab.study import calibration, latencies, profiles
+from fastsync_lab.study import calibration, first_runs, latencies, profiles
 from fastsync_lab.study.chapters import Section, absent, sections
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.html import document, element, inline, parts_of
@@ -92,6 +92,14 @@ WALKS = (
         load=latencies.load,
         parts=latencies.parts,
         write=latencies.write_latencies,
+    ),
+    Walk(
+        name="first-runs",
+        title="First runs of a fresh clone",
+        command="make first-runs",
+        load=first_runs.load,
+        parts=first_runs.parts,
+        write=first_runs.write_first_runs,
     ),
 )
 

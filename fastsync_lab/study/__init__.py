@@ -26,6 +26,7 @@ pages        the documents with results
 profiles     what an fsync costs on each modelled device, as a document has it
 latencies    how exactly devices meet their model
 calibration  how near a guest's processor comes to the host's
+first_runs   how a stranger fares with `make demo`
 html         tables and figures in a page of HTML
 chapters     the report's sections about studies
 

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.cli import first_runs
-from fastsync_lab.cli.first_runs import FirstRun, failures, installing, sentence, timed_demo
+from fastsync_lab.cli.first_runs import installing, timed_demo
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.paths import write_json
+from fastsync_lab.study import first_runs as kept
+from fastsync_lab.study.first_runs import FirstRun, failures, load, parts, sentence
+from fastsync_lab.study.grid import in_markdown
 
 DEAD_S = 120.0  # for what takes a moment
 APT = """#!/bin/sh
@@ -88,9 +92,28 @@ def test_a_demo_that_hangs_has_failed(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_is_said_of_runs() -> None:
     runs = [FirstRun(0, 300.0, 90.0, 610), FirstRun(7, None, 96.0, 612), FirstRun(3, 330.0, 60, 1)]
     assert failures(runs) == 1
-    result = {"processors": 2, "runs": [vars(one) for one in runs]}
+    result = {"processors": 2, "runs": [vars(one) for one in runs], "commit": "0123456789abcdef"}
     assert sentence(result) == (
         "The first `make demo` of a fresh clone takes 5.2 minutes, at most 5.5; a second one "
         "1.5 minutes, at most 1.6. Its cache has 612 MiB. Of 6 calls 1 failed; packages were "
-        "installed on the host during 2 of the 3 first ones. The host had 2 processors."
+        "installed on the host during 2 of the 3 first ones. The host had 2 processors; the "
+        "commit was 0123456789ab."
     )
+    assert "| 2 | 7 | failed | 96 | 612 |" in in_markdown(parts(result))
+
+
+def test_a_whole_series_is_written_into_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("results_dir", "repo_root"):
+        monkeypatch.setattr(kept, name, lambda: tmp_path)
+    document = tmp_path / kept.DOCUMENT
+    document.parent.mkdir()
+    nothing = "<!-- first-runs:begin -->\nnot yet\n<!-- first-runs:end -->\n"
+    document.write_text(nothing)
+    kept.write_first_runs()
+    assert load() == [] and document.read_text() == nothing
+    runs = [vars(FirstRun(0, 300.0, 90.0, 610))]
+    write_json(kept.path(), {"processors": 2, "runs": runs, "commit": "0123456789abcdef"})
+    kept.write_first_runs()
+    assert "| 1 | 0 | 300 | 90 | 610 |" in document.read_text()
