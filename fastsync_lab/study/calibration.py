@@ -33,7 +33,7 @@ from fastsync_lab.machine.processor import (
 from fastsync_lab.machine.qemu import qemu_version
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import Keeper, read_results, write_tables
+from fastsync_lab.study.keeper import Keeper, Result, read_results, write_tables
 from fastsync_lab.study.programs import plain
 
 FORMAT = 1
@@ -53,7 +53,6 @@ FIGURES = {
 HOST_ROUNDS = 15  # beside each guest
 GUEST_ROUNDS = 30  # they hardly differ, but the host's time for them does
 Rounds = Mapping[str, Sequence[float]]  # ns by figure
-Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
 """The first runs of a stranger: what `make first-runs` has kept, and documents say of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import read_results, write_tables
+from fastsync_lab.study.keeper import Result, read_results, write_tables
 
 DOCUMENT, BLOCK = "docs/lab.md", "first-runs"
-Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, check_no_loss, 
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.figures import DEVICES
 from fastsync_lab.study.grid import Grid, Part
-from fastsync_lab.study.keeper import read_results, write_tables
+from fastsync_lab.study.keeper import Result, read_results, write_tables
 from fastsync_lab.study.programs import plain
 
 FORMAT = 1
@@ -35,7 +35,6 @@ PROGRAM = plain("blkprobe")
 PROBE_SH = Path(__file__).with_suffix(".sh")
 CAPACITY_MIB = 64
 COUNT = 24  # requests of each kind
-Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

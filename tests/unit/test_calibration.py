@@ -19,6 +19,7 @@ from fastsync_lab.study.calibration import FIGURES, Figures, figures_of, typical
 from fastsync_lab.study.contract import Program
 from fastsync_lab.study.documents import marks
 from fastsync_lab.study.grid import Grid, print_parts
+from fastsync_lab.study.keeper import Result
 
 HOST = {"syscall": 100.0, "switch": 1400.0, "fault": 1800.0, "memcpy": 150.0, "read": 400.0,
         "write": 420.0, "crc32c": 160.0, "crc32_be": 2000.0}  # fmt: skip
@@ -233,7 +234,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
     return Measured(tmp_path, monkeypatch)
 
 
-def run(names: list[str], mips: int = 500) -> calibration.Result:
+def run(names: list[str], mips: int = 500) -> Result:
     return calibration.calibrate("6.12", mips, names, silent)
 
 
