@@ -90,6 +90,7 @@ struct ext4_mtime_sb {
 	unsigned int		asked;		/* to be, by s_umount */
 	bool			was_on;		/* in this mount, or is */
 	struct jbd2_carrier	*carrier;	/* of the journal, or NULL */
+	u64			waited_ns;	/* when a sync last went to wait for a commit */
 	struct ext4_mtime_group	group;
 	struct percpu_counter	updates_done;	/* stamps changed by a write */
 	struct percpu_counter	updates_skipped; /* stamps left by a write */

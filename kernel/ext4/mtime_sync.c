@@ -24,7 +24,9 @@
  * Shortly before the stamps on disk get too old an fsync in defer starts a
  * commit without waiting for it, which the flushes of the next ones carry along
  * (fs/jbd2/carrier.c): a file that is synced all the time never waits for a
- * commit of stamps at all.
+ * commit of stamps at all. It starts none if other syncs wait for commits that
+ * often: the next of these takes the stamps along, and would have to wait for
+ * the carried commit before its own can begin.
  *
  * A worked example, defer with N = 100; durable are the stamps of 0, the times
  * are ms, and the file is written before each fsync:
@@ -246,9 +248,21 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
 		ext4_mtime_choose_for(inode, policy, sync);
 	if (ext4_mtime_committed(inode, sync->tid))
 		return;
+	WRITE_ONCE(EXT4_SB(inode->i_sb)->s_mtime.waited_ns, ktime_get_ns());
 	trace_ext4_mtime_wait(inode, sync->tid, datasync, sync->reason);
 	if (test_opt2(inode->i_sb, JOURNAL_FAST_COMMIT))
 		ext4_mtime_outwait_fast_commit(inode->i_sb);
+}
+
+/*
+ * Will a sync that waits for a commit take the stamps along in time, by how long ago
+ * the last one came? If none does, the file's next fsync waits for its own.
+ */
+static bool ext4_mtime_commits_come(struct super_block *sb, unsigned int interval_ms)
+{
+	u64 lead_ns = (u64)interval_ms * (NSEC_PER_MSEC / EXT4_MTIME_LEAD_SHARE);
+
+	return ktime_get_ns() - READ_ONCE(EXT4_SB(sb)->s_mtime.waited_ns) < lead_ns;
 }
 
 static void ext4_mtime_start_carried(struct inode *inode,
@@ -257,7 +271,7 @@ static void ext4_mtime_start_carried(struct inode *inode,
 	struct jbd2_carrier *carrier = ext4_mtime_carrier(inode->i_sb);
 	unsigned int interval_ms = sync->policy & EXT4_MTIME_INTERVAL_MS;
 
-	if (carrier)
+	if (carrier && !ext4_mtime_commits_come(inode->i_sb, interval_ms))
 		jbd2_carrier_start_commit(carrier, sync->logged_tid,
 					  msecs_to_jiffies(interval_ms));
 }

@@ -22,6 +22,7 @@ struct list_head { struct list_head *next, *prev; };
 static void another_cpu(void);
 
 #define READ_ONCE(x)		(another_cpu(), (x))
+#define WRITE_ONCE(x, value)	((x) = (value))
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_rmb()		another_cpu()
 #define S64_MIN			INT64_MIN
@@ -108,6 +109,11 @@ static void ext4_mtime_get_stamps(struct inode *inode,
 static s64 clock_ns;
 
 static s64 ktime_get_real_ns(void)
+{
+	return clock_ns;
+}
+
+static u64 ktime_get_ns(void)
 {
 	return clock_ns;
 }

@@ -4,7 +4,7 @@ import pytest
 
 from tests.vm.carried import INTERVAL_MS, LOOP, OPTIONS, STARTED, carrying
 from tests.vm.conftest import IN_TIME
-from tests.vm.guestfs import CRASH, FILE, MODES, MS, TOGETHER_MS, GuestFs, OnDisk, parse_events
+from tests.vm.guestfs import CRASH, FILE, MNT, MODES, MS, TOGETHER_MS, GuestFs, OnDisk, parse_events
 
 LONGEST = MODES["defer"]
 # Flushes of nobody who waits for stamps: more than the two that carry a commit.
@@ -104,6 +104,27 @@ def test_clock_set_back_while_it_waits(fs: GuestFs) -> None:
                 "shifttime:300",
             )  # fmt: skip
         assert waits == ["blocks flushed", "record flushed"]
+        assert stamps_behind_ns(stamp, fs.crashed()) == 0
+
+
+@IN_TIME
+def test_none_is_started_where_syncs_wait_for_commits(fs: GuestFs) -> None:
+    """The next of these takes the stamps along. It would have to wait for two commits."""
+    other = f"{MNT}/other"
+
+    def commit(mode: int) -> list[str]:
+        return [f"file:{other}", "open", f"chmod:{mode}", "fsync", f"file:{FILE}", "open"]
+
+    with fs.mounted(LONGEST):
+        fs.prepare()
+        fs.vm.run(f"touch {other} && sync")
+        with carrying(fs, 0) as waits:
+            before, after, stamp = fs.ops(
+                *("open", "write", "fsync", "sleep:920", *commit(601), "write", "fsync"),
+                *("io", *commit(602), "io", "stat", CRASH),
+            )
+        assert not waits
+        assert after["flushes"] - before["flushes"] == 1
         assert stamps_behind_ns(stamp, fs.crashed()) == 0
 
 
