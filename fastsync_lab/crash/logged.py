@@ -181,7 +181,7 @@ def holes(rng: random.Random) -> Script:
 
 def churn(rng: random.Random) -> Script:
     """Many small syncs in little time, and cold data among them. The log goes round twice."""
-    script = start({}, "settlings_half_full")
+    script = start({}, "settlings_filling")
     for path, size in {"hot": 4, "warm": 8, "cold": 24}.items():
         script.do("create", path)
         for first in range(0, size, THRESHOLD):

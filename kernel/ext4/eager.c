@@ -178,6 +178,23 @@ static bool ext4_eager_has_same_sums(struct super_block *sb)
 		!ext4_has_feature_metadata_csum(sb);
 }
 
+/*
+ * Empty the log, so that its features can change. Without barriers jbd2 does not make
+ * that durable: a crash might replay a part of it, over what is in place by now.
+ */
+static int ext4_eager_empty(struct super_block *sb)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	int err = jbd2_journal_flush(journal, 0);
+
+	if (err || test_opt(sb, BARRIER))
+		return err;
+	err = blkdev_issue_flush(sb->s_bdev);
+	if (err)
+		jbd2_journal_abort(journal, err);
+	return err;
+}
+
 /**
  * ext4_eager_load - a journal has been loaded, nothing has been logged yet
  * @sb: the file system, being mounted
@@ -198,7 +215,7 @@ int ext4_eager_load(struct super_block *sb)
 	    (!jbd2_burst_left(journal) || ext4_eager_has_same_sums(sb)))
 		return 0;
 	if (!(journal->j_flags & JBD2_FLUSHED))
-		err = jbd2_journal_flush(journal, 0);
+		err = ext4_eager_empty(sb);
 	if (!err && on)
 		err = ext4_eager_start(sb);
 	if (!err && on) {
@@ -209,23 +226,6 @@ int ext4_eager_load(struct super_block *sb)
 		ext4_msg(sb, KERN_ERR,
 			 "the journal's features could not be changed: %d",
 			 err);
-	return err;
-}
-
-/*
- * Empty the log, so that its features can change. Without barriers jbd2 does not make
- * that durable: a crash might replay a part of it, over what is in place by now.
- */
-static int ext4_eager_empty(struct super_block *sb)
-{
-	journal_t *journal = EXT4_SB(sb)->s_journal;
-	int err = jbd2_journal_flush(journal, 0);
-
-	if (err || test_opt(sb, BARRIER))
-		return err;
-	err = blkdev_issue_flush(sb->s_bdev);
-	if (err)
-		jbd2_journal_abort(journal, err);
 	return err;
 }
 
@@ -283,7 +283,7 @@ static ssize_t ext4_eager_show_settling(struct ext4_eager_counts *counts,
 {
 	static const char * const reasons[EXT4_EAGER_SETTLE_WHYS] = {
 		[EXT4_EAGER_AGED] = "aged",
-		[EXT4_EAGER_HALF_FULL] = "half_full",
+		[EXT4_EAGER_FILLING] = "filling",
 		[EXT4_EAGER_EMPTIED] = "emptied",
 		[EXT4_EAGER_SYNCED] = "synced",
 		[EXT4_EAGER_PAST_CACHE] = "past_cache",

@@ -36,7 +36,7 @@ enum ext4_eager_in_place {
 /* Why the log is settled. */
 enum ext4_eager_settle_why {
 	EXT4_EAGER_AGED,	/* the oldest copy is so old */
-	EXT4_EAGER_HALF_FULL,	/* much of the log is held by data */
+	EXT4_EAGER_FILLING,	/* much of the log is held by data */
 	EXT4_EAGER_EMPTIED,	/* jbd2 needs room, or an empty log */
 	EXT4_EAGER_SYNCED,	/* fsync of a file that has copies, but is not logged */
 	EXT4_EAGER_PAST_CACHE,	/* a direct write, or something else that holds a file */

@@ -172,7 +172,7 @@ static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 
 	/* It takes a while, in which a small log fills up. */
 	if (held > total / 4 || nr > min(eager->max_logged / 2, total / 16))
-		ext4_eager_settle_soon(sb, EXT4_EAGER_HALF_FULL);
+		ext4_eager_settle_soon(sb, EXT4_EAGER_FILLING);
 	return held > total / 2 ||
 		nr + blocks > eager->max_logged;
 }

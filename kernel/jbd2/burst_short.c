@@ -7,7 +7,7 @@
  *
  * A sync commits the running transaction, with all that others have logged into it.
  * Beside a task that creates files and never syncs that is some hundred blocks in a
- * second, each of which is copied, summed up and written while the sync waits. But one
+ * second, each of which is copied, checksummed and written while the sync waits. But one
  * knows how often somebody has synced of late. So a few times before the next sync is
  * to be expected the running transaction is cut: committed, if writing its blocks would
  * take about as long as a flush does.

@@ -61,7 +61,7 @@ def test_part_of_the_log_settles(fs: GuestFs, pages: int) -> None:
         fs.prepare()
         steps = "".join(f"overwrite:{pages * 4096},{i * pages * 4096} fsync " for i in range(150))
         before, after = run(fs, f"settle; s; o $m/g create {steps}; sleep 1; s; cut_keeps g")
-    assert list(why(before, after)) == ["half_full"]
+    assert list(why(before, after)) == ["filling"]
     assert after["unsettled_blocks"] <= 128
     logged = after["data_blocks"] - before["data_blocks"]
     assert logged + pages * (after["in_place_full"] - before["in_place_full"]) == 150 * pages
