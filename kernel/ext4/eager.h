@@ -170,6 +170,7 @@ int ext4_eager_sync_fs(struct super_block *sb);
 bool ext4_eager_hold_shared(struct inode *inode);
 bool ext4_eager_hold(struct inode *inode);
 void ext4_eager_release(struct inode *inode, bool held);
+int ext4_eager_check_settled(struct inode *inode);
 int ext4_eager_hold_direct(struct inode *inode, bool nowait);
 int ext4_eager_revoke_credits(struct inode *inode, int blocks);
 void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,

@@ -31,7 +31,12 @@
  * - A truncation drops pages, then frees their blocks, perhaps in several transactions.
  *   If it fails between the two the journal is aborted before the inode is taken off
  *   the list of orphans: what has been committed then has the inode on it, or the
- *   log has all copies still.
+ *   log has all copies still. ext4 itself aborts, not jbd2 alone, so that no write raises
+ *   the size again, and no block is read that has not been freed.
+ * - Once the journal has been aborted what the log has is nowhere else but in the
+ *   page cache, until write-back has put it in its place. So no page goes before: who
+ *   holds the inode to drop pages asks whether it was settled, and a buffer whose write
+ *   has failed stays dirty, which keeps its page. Only memory that is bad is dropped.
  * - While a page is written back, only settling can change whether its block has a
  *   copy: all else needs the folio's lock, or the page gone. If settling forgets a
  *   copy meanwhile, the page stays dirty though it need not.
@@ -85,7 +90,8 @@ static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
  * ext4_eager_hold_shared - keep a file's data out of the log, and have it settled
  * @inode: any inode, i_rwsem held, perhaps for reading
  *
- * If settling fails the journal has been aborted, and nothing is changed any more.
+ * If settling fails the journal has been aborted, and no handle starts any more. Who does
+ * something before he starts one asks ext4_eager_check_settled() first.
  *
  * Return: whether ext4_eager_release() is to be called; if not another holds it
  * for good.
@@ -142,6 +148,17 @@ void ext4_eager_release(struct inode *inode, bool held)
 }
 
 /**
+ * ext4_eager_check_settled - have the copies of a file that is held been settled?
+ * @inode: the file, since ext4_eager_hold()
+ *
+ * Return: 0, or -EIO: the journal has been aborted, and the file's pages must not go.
+ */
+int ext4_eager_check_settled(struct inode *inode)
+{
+	return ext4_eager_may_have_copies(inode) ? -EIO : 0;
+}
+
+/**
  * ext4_eager_hold_direct - ext4_eager_hold() for a direct write
  * @inode: a regular file, i_rwsem held, perhaps for reading
  * @nowait: it must not wait
@@ -163,7 +180,7 @@ int ext4_eager_hold_direct(struct inode *inode, bool nowait)
 		return -EAGAIN;
 	}
 	ext4_eager_hold_shared(inode);
-	return ext4_eager_may_have_copies(inode) ? -EIO : 0;
+	return ext4_eager_check_settled(inode);
 }
 
 /**
@@ -258,7 +275,7 @@ void ext4_eager_charge_root(struct ext4_io_submit *io)
 static void ext4_eager_note_lost(struct super_block *sb)
 {
 	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
-	ext4_eager_settle_soon(sb, EXT4_EAGER_LOST);
+	ext4_eager_settle_again(sb, EXT4_EAGER_LOST);
 }
 
 /**
@@ -266,12 +283,18 @@ static void ext4_eager_note_lost(struct super_block *sb)
  * @inode: the file
  * @bh: the buffer
  *
+ * If it was the first write of a new block its place has what another file has left
+ * there, and it would be read if memory was short. So it stays dirty, though its folio
+ * does not: it is not written once more, and its folio is not freed.
+ *
  * Context: any.
  */
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 {
-	if (ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
-		ext4_eager_note_lost(inode->i_sb);
+	if (!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
+		return;
+	set_buffer_dirty(bh);
+	ext4_eager_note_lost(inode->i_sb);
 }
 
 /**
@@ -317,7 +340,8 @@ void ext4_eager_truncate_failed(struct inode *inode)
 {
 	if (READ_ONCE(EXT4_I(inode)->i_eager_gen) &&
 	    atomic_read(&inode->i_count))
-		jbd2_journal_abort(EXT4_SB(inode->i_sb)->s_journal, -EIO);
+		ext4_abort(inode->i_sb, EIO, "inode %lu: truncation failed",
+			   (unsigned long)inode->i_ino);
 }
 
 /**

@@ -36,8 +36,8 @@
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
  * - If the write of a block fails that has a copy, fsync has returned 0 for it. The
- *   log still has it: the journal is aborted, the tail stays, and recovery
- *   restores the block.
+ *   log still has it: the journal is aborted, by a settling that has not moved the tail
+ *   yet or else by the next one, and recovery restores the block.
  * - A settling that fails has aborted the journal. Who waits learns of that.
  * - Hardly anybody's limit holds a settling up. It waits for the writes of folios with
  *   copies alone. These are charged to the root cgroup. And no folio is logged that is on
@@ -210,7 +210,7 @@ static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 	if (!err && READ_ONCE(eager->lost))
 		err = -EIO;
 	if (!err && ret)
-		err = jbd2_burst_settle_end(journal, tid);
+		err = jbd2_burst_settle_end(journal, tid, &eager->lost);
 	if (err)
 		ext4_eager_give_up(sb, err);
 	else
@@ -300,6 +300,19 @@ void ext4_eager_settle_soon(struct super_block *sb,
 
 	if (READ_ONCE(eager->begun) == READ_ONCE(eager->done))
 		ext4_eager_ask(eager, why);
+}
+
+/**
+ * ext4_eager_settle_again - have the log settled by the next settling to begin
+ * @sb: the file system
+ * @why: for the counters
+ *
+ * Context: any. Does not wait.
+ */
+void ext4_eager_settle_again(struct super_block *sb,
+			     enum ext4_eager_settle_why why)
+{
+	ext4_eager_ask(ext4_eager_of(sb), why);
 }
 
 /**

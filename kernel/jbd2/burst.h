@@ -154,7 +154,7 @@ void jbd2_burst_data(handle_t *handle);
 bool jbd2_burst_holds_tail(journal_t *journal);
 unsigned long jbd2_burst_held(journal_t *journal);
 int jbd2_burst_settle_begin(journal_t *journal, tid_t *tid);
-int jbd2_burst_settle_end(journal_t *journal, tid_t tid);
+int jbd2_burst_settle_end(journal_t *journal, tid_t tid, const bool *lost);
 void jbd2_burst_pause(journal_t *journal, bool (*ends)(journal_t *journal));
 void jbd2_burst_end_pause(journal_t *journal);
 

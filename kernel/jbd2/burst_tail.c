@@ -282,6 +282,7 @@ static int jbd2_burst_checkpoint(journal_t *journal, tid_t tid)
  * jbd2_burst_settle_end - the places of the data have been written
  * @journal: the journal
  * @tid: what jbd2_burst_settle_begin() has said
+ * @lost: whether data that the log has is not in its place after all; may change
  *
  * Commits once more before the tail moves: what has dropped pages that were to
  * be written, a truncation or an unlink, is durable then.
@@ -289,7 +290,7 @@ static int jbd2_burst_checkpoint(journal_t *journal, tid_t tid)
  * Return: 0 if the log begins behind @tid, durably; or an error, after which the
  * journal has been aborted.
  */
-int jbd2_burst_settle_end(journal_t *journal, tid_t tid)
+int jbd2_burst_settle_end(journal_t *journal, tid_t tid, const bool *lost)
 {
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	int err;
@@ -299,6 +300,8 @@ int jbd2_burst_settle_end(journal_t *journal, tid_t tid)
 		return err;
 	mutex_lock_io(&journal->j_checkpoint_mutex);
 	err = jbd2_burst_checkpoint(journal, tid);
+	if (!err && READ_ONCE(*lost))
+		err = -EIO;
 	if (!err) {
 		spin_lock(&journal->j_list_lock);
 		burst->floor.is_set = false;

@@ -53,6 +53,8 @@
  *   stat                        prints "stat" and JSON: ns since the epoch
  *   io                          prints "io" and JSON: writes, sectors and
  *                               flushes that $FASTSYNC_DEV has done so far
+ *   mcount:CHAR                 prints how many bytes of FILE, opened to read and
+ *                               mapped, are CHAR
  *   crash:NEW                   copies what is on the medium of $FASTSYNC_DEV
  *                               at this instant to the file NEW
  *   multigrain                  prints "multigrain" and JSON: fine-grained stamps
@@ -517,6 +519,23 @@ static void op_io(char *arg)
 	printf("io {\"writes\": %llu, \"sectors\": %llu, \"flushes\": %llu}\n", f[4], f[6], f[15]);
 }
 
+static void op_mcount(char *arg)
+{
+	int reader = open(path, O_RDONLY);
+	struct stat st;
+	long count = 0;
+	char *bytes;
+
+	need(reader >= 0 && !fstat(reader, &st), path);
+	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, reader, 0);
+	need(bytes != MAP_FAILED, "mmap");
+	for (long i = 0; i < st.st_size; i++)
+		count += bytes[i] == *arg;
+	munmap(bytes, st.st_size);
+	close(reader);
+	printf("%ld\n", count);
+}
+
 /* FILE itself or the folder that it is in. */
 static const char *mount_point(void)
 {
@@ -659,6 +678,7 @@ static const struct {
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(verity), OP(stat), OP(io),
+	OP(mcount),
 	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown), OP(checkpoint),
 	OP(quotaon), OP(quotaoff), OP(quota), OP(setuid), OP(settime), OP(shifttime), OP(crash), OP(multigrain), OP(clock),
 };

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host.build import build_modules
+from fastsync_lab.host.build import ModuleSet, build_modules
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import other_fs, prepare
 from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import (
     CAPACITY_MIB,
+    FAIL_A_FLUSH,
     FAIL_ALL,
     FAIL_NONE,
     FAIL_ONE,
@@ -25,8 +26,10 @@ from tests.vm.planted import patch_of
 pytestmark = pytest.mark.usefixtures("bursts")
 
 MAPPED = patch_of("eager-mapped-logged")
-# What free blocks have.
+# What free blocks have, and how much of it a file shows. A page that cannot be read is a signal.
+OLD = "n=$({fsops} $f mcount:X 2>/dev/null) || n=0; echo stats old $n"
 FILL = "tr '\\0' X </dev/zero | dd of=$m/old bs=1M status=none 2>/dev/null; sync; rm $m/old; sync"
+FLUSH_MS = 400
 WRITE_MS = 500  # longer than the guest takes to start a program
 
 
@@ -94,3 +97,63 @@ def test_a_failed_write_in_place_keeps_the_log(fs: GuestFs) -> None:
     )
     fs.umount()
     assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
+
+
+@pytest.mark.parametrize("how", ["-p", "-z", "-c"], ids=["punch", "zero", "collapse"])
+def test_no_page_goes_before_its_place_is_written(fs: GuestFs, how: str) -> None:
+    """A journal has been aborted: fallocate starts no handle, but drops pages before it finds out.
+
+    What has been synced is in the log and in the page cache alone.
+    """
+    fs.mkfs()
+    fs.mount(OPTIONS)
+    script = f"""
+    {FILL}
+    o $m/g create; o $f create append append fsync; s
+    ({FAIL_A_FLUSH}); o $m/g open chmod:600 '?fsync'; sleep 6
+    fallocate {how} -o 0 -l 4096 $f 2>/dev/null; echo stats changed $?
+    {OLD.format(fsops=fs.fsops_path)}
+    """
+    synced, changed, shown = run(fs, script)
+    fs.umount()
+    assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
+    assert synced["data_blocks"] == 2 and changed["changed"] != 0
+    assert shown["old"] == 0
+
+
+def test_a_page_stays_whose_first_write_has_failed(fs: GuestFs) -> None:
+    """Its place has what another file has left there."""
+    fs.mkfs()
+    fs.mount(OPTIONS)
+    script = f"""
+    {FILL}
+    o $f create append fsync; s
+    ({FAIL_ONE.format("write")}); o $f open writeback sleep:7000
+    echo 3 >/proc/sys/vm/drop_caches; {OLD.format(fsops=fs.fsops_path)}
+    """
+    synced, shown = run(fs, script)
+    fs.umount()
+    assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
+    assert synced["data_blocks"] == 1 and shown["old"] == 0
+
+
+def test_a_write_that_fails_while_a_settling_ends(
+    vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path
+) -> None:
+    """The settling has written the places, and flushes; the next one aborts the journal at once."""
+    profile = replace(UNIFORM, flush_ns=FLUSH_MS * MS)
+    script = f"""
+    o $f create append fsync file:$m/g create append fsync; s
+    o $m/g open dwrite & settling=$!
+    sleep {FLUSH_MS / 2000}; ({FAIL_ONE.format("write")}); o $f open overwrite:4096 writeback; s
+    wait $settling; sleep 1
+    echo stats aborted $(dmesg | grep -c 'Aborting journal')
+    """
+    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB) as fs:
+        fs.mkfs()
+        fs.mount(OPTIONS)
+        synced, failed, settled = run(fs, script)
+        fs.umount()
+    sound_log(vm, device_fails=True)
+    assert failed["settlings"] == synced["settlings"]
+    assert settled["aborted"] == 1
