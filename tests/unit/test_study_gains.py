@@ -147,7 +147,8 @@ def test_each_gain_has_its_own_range_over_a_peer() -> None:
         for system, speed in zip(systems, speeds, strict=True)
     ]
     assert gains.beside_peer([result(cells, "files")]) == [
-        "Speed divided by F2FS's, from the worst device to the best: 4 KiB append 1.50–1.50×, new file 0.50–0.50×."
+        "Speed divided by F2FS's, from the worst device to the best: "
+        "4 KiB append 1.50–1.50×, new file 0.50–0.50×."
     ]
 
 
