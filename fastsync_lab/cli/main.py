@@ -56,9 +56,16 @@ def options(
     """Take the options that belong to no command."""
 
 
-app.command(epilog=told("build", "build --kernel 7.2 --stock", "build --refresh"))(build)
-app.command(epilog=told("series", "series --kernel 7.2 --signoff --output /tmp/patches"))(series)
 app.command(
+    short_help="Build the modules for a Debian kernel.",
+    epilog=told("build", "build --kernel 7.2 --stock", "build --refresh"),
+)(build)
+app.command(
+    short_help="Write the change as patches for a kernel tree.",
+    epilog=told("series", "series --kernel 7.2 --signoff --output /tmp/patches"),
+)(series)
+app.command(
+    short_help="Run a command in the virtual machine.",
     epilog=told(
         "vm -- uname -a",
         "vm --device ufs -- sh -c 'mkfs.ext4 -q $FASTSYNC_DEV && mount $FASTSYNC_DEV /mnt'",
@@ -69,47 +76,55 @@ app.command(
     context_settings={"allow_interspersed_args": False},
 )(vm)
 app.command(
+    short_help="Open a shell in the virtual machine.",
     epilog=told(
         "shell", "shell --device sata-ssd --kernel 7.2", "shell --stock", status=SHELL_STATUS
-    )
+    ),
 )(shell)
 app.command(
+    short_help="Run studies.",
     epilog=told(
         "run overwrite",
         "run overwrite sqlite --device ufs --plot /tmp/ufs.png",
         "run --full files --kernel 7.2 --json /tmp/rows.json",
-    )
+    ),
 )(run)
-app.command("list", epilog=told("list"))(list_all)
-app.command(epilog=told("calibrate", "calibrate --processor max --processor words --mips 1000"))(
-    calibrate
-)
 app.command(
+    "list", short_help="List studies, kernels, devices and file systems.", epilog=told("list")
+)(list_all)
+app.command(
+    short_help="Compare the guest's processor with the host's.",
+    epilog=told("calibrate", "calibrate --processor max --processor words --mips 1000"),
+)(calibrate)
+app.command(
+    short_help="Test power cuts.",
     epilog=told(
         "crash overwrite --mode defer",
         "crash random --mode stock --mode defer --journal 1k-blocks --seed 7",
         "crash all --states 400",
         status="Exit status: 0 nothing lost that stock keeps, 1 something was, or failure, "
         "2 bad usage.",
-    )
+    ),
 )(crash)
 app.command(
+    short_help="Test I/O errors.",
     epilog=told(
         "faults",
         "faults overwrite --mode defer",
         status="Exit status: 0 as on stock, 1 something was different, or failure, 2 bad usage.",
-    )
+    ),
 )(faults)
 app.command(
+    short_help="Run xfstests on stock and on ours.",
     epilog=told(
         "xfstests --tree ~/xfstests",
         "xfstests --tree ~/xfstests generic/001 ext4/quick --mode defer",
         status="Exit status: 0 as on stock, 1 something passes on stock only, varies or fails "
         "otherwise, or failure, 2 bad usage.",
-    )
+    ),
 )(xfstests)
-app.command(epilog=told("report"))(report)
-app.command(epilog=told("clean", "clean --cache"))(clean)
+app.command(short_help="Write the figures into the documents.", epilog=told("report"))(report)
+app.command(short_help="Remove what was built.", epilog=told("clean", "clean --cache"))(clean)
 
 
 def check_command(arguments: list[str]) -> None:
