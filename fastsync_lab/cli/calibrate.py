@@ -39,10 +39,10 @@ def calibrate(
 ) -> None:
     """Hold the guest's processor against the host's: copies, checksums, switches, in system calls.
 
-    The same program runs on the host and in a guest for each processor. Which of these is nearest
-    is said, by the root of the mean square of the logarithms of all ratios. What is measured of
-    all of them at the guests' own speed is kept in results/ and written into docs/device-model.md,
-    which has the details. An interrupted run goes on where it stopped.
+    The same program runs on the host and in a guest for each processor. The command names the
+    nearest one: least root mean square of the logarithms of the ratios. If all processors were
+    measured at the guests' own speed, the figures are kept in results/ and written into
+    docs/device-model.md, which has the details. An interrupted run goes on where it stopped.
 
     With --devices, each kind of request to each modelled device is held against its model, at the
     guests' own speed; it takes half a minute, and goes into the same document.

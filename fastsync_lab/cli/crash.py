@@ -48,21 +48,24 @@ def crash(
         ),
     ] = 200,
     seed: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Another one: other operations, other states.")
+        int,
+        typer.Option(
+            metavar="NUMBER", help="Of the random numbers that choose operations and states."
+        ),
     ] = 1,
     interval: Annotated[
         int, typer.Option(metavar="MS", help="mtime_update, in ms.", min=1, max=1000)
     ] = DEFAULT_INTERVAL_MS,
     state: Annotated[
         str | None,
-        typer.Option(metavar="STATE", help="Look at this state alone, of what was recorded last."),
+        typer.Option(metavar="STATE", help="Check only this state of the last recording."),
     ] = None,
     delays: Annotated[
         int,
         typer.Option(
             metavar="SEED",
-            help="Modules that delay what they do with what they have chosen, drawn by this seed; "
-            "0: ours as they are.",
+            help="Test modules with random delays between a decision and its use, from this seed; "
+            "0: no delays.",
             min=0,
         ),
     ] = 0,
