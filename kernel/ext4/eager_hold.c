@@ -34,9 +34,10 @@
  *   log has all copies still. ext4 itself aborts, not jbd2 alone, so that no write raises
  *   the size again, and no block is read that has not been freed.
  * - Once the journal has been aborted what the log has is nowhere else but in the
- *   page cache, until write-back has put it in its place. So no page goes before: who
- *   holds the inode to drop pages asks whether it was settled, and a buffer whose write
- *   has failed stays dirty, which keeps its page. Only memory that is bad is dropped.
+ *   page cache, until write-back has put it in its place, which has what another file
+ *   has left there. So no dirty page goes before: fallocate() asks whether the inode that
+ *   it holds was settled. A page that is lost, for its write has failed or its memory is
+ *   bad, shuts the file system down: nobody is to read what its place has.
  * - While a page is written back, only settling can change whether its block has a
  *   copy: all else needs the folio's lock, or the page gone. If settling forgets a
  *   copy meanwhile, the page stays dirty though it need not.
@@ -271,7 +272,10 @@ void ext4_eager_charge_root(struct ext4_io_submit *io)
 	bio_associate_blkg_from_css(io->io_bio, blkcg_root_css);
 }
 
-/* What the log has a copy of will never be in its place: recovery has to restore it. */
+/*
+ * What the log has a copy of will never be in its place: recovery has to restore it. The
+ * settling that is under way, or the next one, shuts the file system down.
+ */
 static void ext4_eager_note_lost(struct super_block *sb)
 {
 	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
@@ -283,18 +287,12 @@ static void ext4_eager_note_lost(struct super_block *sb)
  * @inode: the file
  * @bh: the buffer
  *
- * If it was the first write of a new block its place has what another file has left
- * there, and it would be read if memory was short. So it stays dirty, though its folio
- * does not: it is not written once more, and its folio is not freed.
- *
  * Context: any.
  */
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 {
-	if (!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
-		return;
-	set_buffer_dirty(bh);
-	ext4_eager_note_lost(inode->i_sb);
+	if (ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
+		ext4_eager_note_lost(inode->i_sb);
 }
 
 /**
@@ -338,10 +336,16 @@ void ext4_eager_begin_truncate(struct inode *inode)
  */
 void ext4_eager_truncate_failed(struct inode *inode)
 {
-	if (READ_ONCE(EXT4_I(inode)->i_eager_gen) &&
-	    atomic_read(&inode->i_count))
-		ext4_abort(inode->i_sb, EIO, "inode %lu: truncation failed",
-			   (unsigned long)inode->i_ino);
+	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
+
+	if (!READ_ONCE(EXT4_I(inode)->i_eager_gen) ||
+	    !atomic_read(&inode->i_count))
+		return;
+	ext4_abort(inode->i_sb, EIO, "inode %lu: truncation failed",
+		   (unsigned long)inode->i_ino);
+	/* It does nothing for who is being shut down, and may not have aborted yet. */
+	if (!is_journal_aborted(journal))
+		jbd2_journal_abort(journal, -EIO);
 }
 
 /**

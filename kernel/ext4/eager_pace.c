@@ -64,7 +64,7 @@ static bool ext4_eager_in_haste(journal_t *journal)
 	struct ext4_eager_sb *eager = ext4_eager_of(journal->j_private);
 
 	return atomic_read(&eager->waiting) || ext4_eager_keeps_often(eager) ||
-		is_journal_aborted(journal) ||
+		is_journal_aborted(journal) || READ_ONCE(eager->lost) ||
 		jbd2_burst_held(journal) > journal->j_total_len / 8 * 3 ||
 		atomic_read(&eager->nr_logged) > eager->max_logged / 4 * 3;
 }

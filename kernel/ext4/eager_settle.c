@@ -36,8 +36,10 @@
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
  * - If the write of a block fails that has a copy, fsync has returned 0 for it. The
- *   log still has it: the journal is aborted, by a settling that has not moved the tail
- *   yet or else by the next one, and recovery restores the block.
+ *   log still has it: a settling that has not moved the tail yet aborts the journal, and
+ *   recovery restores the block. If the tail was just moving, the copy had been put in its
+ *   place before, and a newer write has failed, as it may on stock; the next settling
+ *   aborts. The file system is shut down with the journal: nobody reads that place.
  * - A settling that fails has aborted the journal. Who waits learns of that.
  * - Hardly anybody's limit holds a settling up. It waits for the writes of folios with
  *   copies alone. These are charged to the root cgroup. And no folio is logged that is on
@@ -119,7 +121,7 @@ static int ext4_eager_for_each(struct ext4_eager_sb *eager,
 		ei = ext4_eager_next(eager, from, to);
 		if (!ei)
 			break;
-		err = action(ei);
+		err = READ_ONCE(eager->lost) ? -EIO : action(ei);
 		ext4_eager_put_busy(eager, ei);
 	}
 	spin_lock_irq(&eager->lock);
@@ -174,6 +176,10 @@ static void ext4_eager_give_up(struct super_block *sb, int err)
 	if (ext4_forced_shutdown(sb) &&
 	    !(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS))
 		err = -ESHUTDOWN;
+	if (READ_ONCE(ext4_eager_of(sb)->lost) &&
+	    !test_and_set_bit(EXT4_FLAGS_SHUTDOWN, &EXT4_SB(sb)->s_ext4_flags))
+		ext4_msg(sb, KERN_CRIT,
+			 "synced data cannot be written in place: shut down; the next mount restores it");
 	if (!is_journal_aborted(journal))
 		jbd2_journal_abort(journal, err);
 }
@@ -201,7 +207,8 @@ static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 	int ret, err;
 	tid_t tid;
 
-	ret = jbd2_burst_settle_begin(journal, &tid);
+	ret = READ_ONCE(eager->lost) ? -EIO :
+		jbd2_burst_settle_begin(journal, &tid);
 	if (ret < 0) {
 		ext4_eager_give_up(sb, ret);
 		return;

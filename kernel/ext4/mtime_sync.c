@@ -23,10 +23,10 @@
  *
  * Shortly before the stamps on disk get too old an fsync in defer starts a
  * commit without waiting for it, which the flushes of the next ones carry along
- * (fs/jbd2/carrier.c): a file that is synced all the time never waits for a
- * commit of stamps at all. It starts none if other syncs wait for commits that
- * often: the next of these takes the stamps along, and would have to wait for
- * the carried commit before its own can begin.
+ * (fs/jbd2/carrier.c): where files are synced all the time, and nothing else is,
+ * nobody waits for a commit of stamps at all. It starts none if syncs wait for
+ * commits that often: the next of these takes the stamps along, and would have to
+ * wait for the carried commit before its own can begin.
  *
  * A worked example, defer with N = 100; durable are the stamps of 0, the times
  * are ms, and the file is written before each fsync:
@@ -260,9 +260,10 @@ void ext4_mtime_begin_sync(struct inode *inode, bool datasync,
  */
 static bool ext4_mtime_commits_come(struct super_block *sb, unsigned int interval_ms)
 {
-	u64 lead_ns = (u64)interval_ms * (NSEC_PER_MSEC / EXT4_MTIME_LEAD_SHARE);
+	s64 lead_ns = (s64)interval_ms * (NSEC_PER_MSEC / EXT4_MTIME_LEAD_SHARE);
+	s64 ago_ns = ktime_get_ns() - READ_ONCE(EXT4_SB(sb)->s_mtime.waited_ns);
 
-	return ktime_get_ns() - READ_ONCE(EXT4_SB(sb)->s_mtime.waited_ns) < lead_ns;
+	return ago_ns < lead_ns;
 }
 
 static void ext4_mtime_start_carried(struct inode *inode,
