@@ -42,9 +42,10 @@ INTRO = """\
 Operations a second on modelled devices: stock ext4 →
 `mtime_update,mtime_mode=defer,eager_sync` (speed over stock's). Each operation is durable before
 the next one begins. SQLite is compiled to call `fsync()`; Debian's calls `fdatasync()`."""
+STUDIES = " ".join(dict.fromkeys(one.study for one in SHOWN))
 AGAIN = (
-    f"To repeat the table: `./fastsync run --full {' '.join({one.study: 0 for one in SHOWN})} "
-    f"--kernel {SERIES}`, then `./fastsync report`."
+    f"To repeat the table: `./fastsync run --full {STUDIES} --kernel {SERIES}`, "
+    "then `./fastsync report`."
 )
 SLOWER = 0.995  # of stock's speed; what is below that is named,
 LONGER = 1.1  # and what has a p99 of so many times stock's
@@ -129,26 +130,23 @@ def gains(pairs: Pairs, studies: Studies) -> Grid:
 
 def losses(results: Sequence[Result]) -> list[str]:
     """What is slower than on stock, and what has a longer p99, by more than runs differ."""
-    slower = [
-        f"{name} ({times:.3f}× on `{device}`)"
-        for name, (times, device) in worst_over_stock(results, METRIC, SLOWER, sign=1).items()
-    ]
-    longer = [
-        f"{name} ({times:.2f}× on `{device}`)"
-        for name, (times, device) in worst_over_stock(results, "p99_ns", LONGER, sign=-1).items()
-    ]
-    said = {"Slower than on stock": slower, "With a longer p99": longer}
-    return [
-        f"{what}, by study and workload: {', '.join(named)}."
-        for what, named in said.items()
-        if named
-    ]
+    said = []
+    for what, metric, bound, sign, digits in (
+        ("Slower than on stock", METRIC, SLOWER, 1, 3),
+        ("With a longer p99", "p99_ns", LONGER, -1, 2),
+    ):
+        named = ", ".join(
+            f"{name} ({times:.{digits}f}× on `{device}`)"
+            for name, (times, device) in worst_over_stock(results, metric, bound, sign).items()
+        )
+        said += [f"{what}, by study and workload: {named}."] if named else []
+    return said
 
 
 def worst_over_stock(
-    results: Sequence[Result], metric: str, bound: float, *, sign: int
+    results: Sequence[Result], metric: str, bound: float, sign: int
 ) -> dict[str, tuple[float, str]]:
-    """Which workloads' metric, over stock's, is past a bound, runs' spread left aside.
+    """Which workloads' metric, over stock's, is past a bound by more than runs differ.
 
     Each, by study and workload, with the worst device's ratio and that device. `sign` is 1 where
     less is worse, and -1 where more is. Two studies may have workloads of one name.
