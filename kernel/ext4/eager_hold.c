@@ -279,7 +279,7 @@ void ext4_eager_charge_root(struct ext4_io_submit *io)
 static void ext4_eager_note_lost(struct super_block *sb)
 {
 	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
-	ext4_eager_settle_again(sb, EXT4_EAGER_LOST);
+	ext4_eager_ask(sb, EXT4_EAGER_LOST);
 }
 
 /**

@@ -39,7 +39,8 @@
  *   log still has it: a settling that has not moved the tail yet aborts the journal, and
  *   recovery restores the block. If the tail was just moving, the copy had been put in its
  *   place before, and a newer write has failed, as it may on stock; the next settling
- *   aborts. The file system is shut down with the journal: nobody reads that place.
+ *   aborts. The file system is shut down with the journal, for a reader might find what
+ *   another file has left in that place.
  * - A settling that fails has aborted the journal. Who waits learns of that.
  * - Hardly anybody's limit holds a settling up. It waits for the writes of folios with
  *   copies alone. These are charged to the root cgroup. And no folio is logged that is on
@@ -275,10 +276,17 @@ static void ext4_eager_work(struct work_struct *work)
 
 /* --- who asks for it ------------------------------------------------------ */
 
-/* Ask for a settling, the next to begin. Returns its number. */
-static u64 ext4_eager_ask(struct ext4_eager_sb *eager,
-			  enum ext4_eager_settle_why why)
+/**
+ * ext4_eager_ask - have the log settled by the next settling to begin
+ * @sb: the file system
+ * @why: for the counters
+ *
+ * Context: any. Does not wait.
+ * Return: its number.
+ */
+u64 ext4_eager_ask(struct super_block *sb, enum ext4_eager_settle_why why)
 {
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	unsigned long flags;
 	u64 number;
 
@@ -306,20 +314,7 @@ void ext4_eager_settle_soon(struct super_block *sb,
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 
 	if (READ_ONCE(eager->begun) == READ_ONCE(eager->done))
-		ext4_eager_ask(eager, why);
-}
-
-/**
- * ext4_eager_settle_again - have the log settled by the next settling to begin
- * @sb: the file system
- * @why: for the counters
- *
- * Context: any. Does not wait.
- */
-void ext4_eager_settle_again(struct super_block *sb,
-			     enum ext4_eager_settle_why why)
-{
-	ext4_eager_ask(ext4_eager_of(sb), why);
+		ext4_eager_ask(sb, why);
 }
 
 /**
@@ -332,7 +327,7 @@ void ext4_eager_settle_again(struct super_block *sb,
 int ext4_eager_settle(struct super_block *sb, enum ext4_eager_settle_why why)
 {
 	struct ext4_eager_sb *eager = ext4_eager_of(sb);
-	u64 number = ext4_eager_ask(eager, why);
+	u64 number = ext4_eager_ask(sb, why);
 
 	ext4_eager_wait_event(sb, READ_ONCE(eager->done) >= number);
 	return is_journal_aborted(EXT4_SB(sb)->s_journal) ? -EIO : 0;
