@@ -176,7 +176,7 @@ int ext4_eager_revoke_credits(struct inode *inode, int blocks);
 void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 			    ext4_fsblk_t block, unsigned long count);
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh);
-void ext4_eager_dropped(struct inode *inode);
+void ext4_eager_dropped(struct inode *inode, struct folio *folio);
 void ext4_eager_begin_truncate(struct inode *inode);
 void ext4_eager_truncate_failed(struct inode *inode);
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio);

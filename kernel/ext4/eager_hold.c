@@ -35,9 +35,13 @@
  *   the size again, and no block is read that has not been freed.
  * - Once the journal has been aborted what the log has is nowhere else but in the
  *   page cache, until write-back has put it in its place, which has what another file
- *   has left there. So no dirty page goes before: fallocate() asks whether the inode that
- *   it holds was settled. A page that is lost, for its write has failed or its memory is
- *   bad, shuts the file system down: nobody is to read what its place has.
+ *   has left there. So no dirty page goes before: who holds an inode, and drops its pages
+ *   or reads their places, asks whether it was settled.
+ * - A page may be lost: its write has failed, its memory is bad, or ext4 gives it up. Then
+ *   nobody reads any place of a file that has copies (ext4_eager_check_read()): he might
+ *   see what another file has left, or log that over the copy. This is known before the
+ *   folio can be dropped, and each reader asks once he has locked its successor, or has
+ *   waited for its write.
  * - While a page is written back, only settling can change whether its block has a
  *   copy: all else needs the folio's lock, or the page gone. If settling forgets a
  *   copy meanwhile, the page stays dirty though it need not.
@@ -91,8 +95,8 @@ static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
  * ext4_eager_hold_shared - keep a file's data out of the log, and have it settled
  * @inode: any inode, i_rwsem held, perhaps for reading
  *
- * If settling fails the journal has been aborted, and no handle starts any more. Who does
- * something before he starts one asks ext4_eager_check_settled() first.
+ * If settling fails the journal has been aborted, and no handle starts any more. Who drops
+ * pages or reads places before he starts one asks ext4_eager_check_settled() first.
  *
  * Return: whether ext4_eager_release() is to be called; if not another holds it
  * for good.
@@ -273,8 +277,9 @@ void ext4_eager_charge_root(struct ext4_io_submit *io)
 }
 
 /*
- * What the log has a copy of will never be in its place: recovery has to restore it. The
- * settling that is under way, or the next one, shuts the file system down.
+ * What the log has a copy of will never be in its place: recovery has to restore it. From
+ * now on the place is not read. The settling that is under way, or the next one, aborts
+ * the journal.
  */
 static void ext4_eager_note_lost(struct super_block *sb)
 {
@@ -296,14 +301,16 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 }
 
 /**
- * ext4_eager_dropped - dirty pages of a file have been, or will be, given up
+ * ext4_eager_dropped - a dirty folio of a file is about to be given up
  * @inode: the file
+ * @folio: of it, locked
  *
- * What they held is lost, but for the log.
+ * What it held is lost, but for the log.
  */
-void ext4_eager_dropped(struct inode *inode)
+void ext4_eager_dropped(struct inode *inode, struct folio *folio)
 {
-	if (ext4_eager_may_have_copies(inode))
+	if (ext4_eager_may_have_copies(inode) &&
+	    ext4_eager_folio_has_copies(inode, folio))
 		ext4_eager_note_lost(inode->i_sb);
 }
 
@@ -358,6 +365,6 @@ void ext4_eager_truncate_failed(struct inode *inode)
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio)
 {
 	if (folio_test_dirty(folio))
-		ext4_eager_dropped(mapping->host);
+		ext4_eager_dropped(mapping->host, folio);
 	return generic_error_remove_folio(mapping, folio);
 }

@@ -27,6 +27,18 @@ static inline bool ext4_eager_may_have_copies(struct inode *inode)
 		READ_ONCE(EXT4_SB(inode->i_sb)->s_eager.settled);
 }
 
+/**
+ * ext4_eager_check_read - may places of a file be read?
+ * @inode: the file, the folio to be read locked; or nobody writes the place meanwhile
+ *
+ * Return: 0; or -EIO if what the log has may never get there.
+ */
+static inline int ext4_eager_check_read(struct inode *inode)
+{
+	return unlikely(READ_ONCE(EXT4_SB(inode->i_sb)->s_eager.lost)) &&
+		ext4_eager_may_have_copies(inode) ? -EIO : 0;
+}
+
 /* Are commits bursts, so that data may be logged? */
 static inline bool ext4_eager_in_force(struct super_block *sb)
 {

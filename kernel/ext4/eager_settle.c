@@ -39,8 +39,7 @@
  *   log still has it: a settling that has not moved the tail yet aborts the journal, and
  *   recovery restores the block. If the tail was just moving, the copy had been put in its
  *   place before, and a newer write has failed, as it may on stock; the next settling
- *   aborts. The file system is shut down with the journal, for a reader might find what
- *   another file has left in that place.
+ *   aborts. Until then syncs go on, and log. Nobody reads the place (eager_hold.c).
  * - A settling that fails has aborted the journal. Who waits learns of that.
  * - Hardly anybody's limit holds a settling up. It waits for the writes of folios with
  *   copies alone. These are charged to the root cgroup. And no folio is logged that is on
@@ -122,7 +121,7 @@ static int ext4_eager_for_each(struct ext4_eager_sb *eager,
 		ei = ext4_eager_next(eager, from, to);
 		if (!ei)
 			break;
-		err = READ_ONCE(eager->lost) ? -EIO : action(ei);
+		err = action(ei);
 		ext4_eager_put_busy(eager, ei);
 	}
 	spin_lock_irq(&eager->lock);
@@ -177,12 +176,12 @@ static void ext4_eager_give_up(struct super_block *sb, int err)
 	if (ext4_forced_shutdown(sb) &&
 	    !(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS))
 		err = -ESHUTDOWN;
-	if (READ_ONCE(ext4_eager_of(sb)->lost) &&
-	    !test_and_set_bit(EXT4_FLAGS_SHUTDOWN, &EXT4_SB(sb)->s_ext4_flags))
-		ext4_msg(sb, KERN_CRIT,
-			 "synced data cannot be written in place: shut down; the next mount restores it");
+	/* First: who finds that ext4 has given up is to find this, too. */
 	if (!is_journal_aborted(journal))
 		jbd2_journal_abort(journal, err);
+	if (READ_ONCE(ext4_eager_of(sb)->lost))
+		ext4_abort(sb, EIO,
+			   "synced data cannot be written in place, but is in the journal");
 }
 
 /* Settling number @number has ended well. */
@@ -208,17 +207,17 @@ static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 	int ret, err;
 	tid_t tid;
 
-	ret = READ_ONCE(eager->lost) ? -EIO :
-		jbd2_burst_settle_begin(journal, &tid);
+	ret = jbd2_burst_settle_begin(journal, &tid);
 	if (ret < 0) {
 		ext4_eager_give_up(sb, ret);
 		return;
 	}
 	err = ext4_eager_write_all(eager, &settled);
-	if (!err && READ_ONCE(eager->lost))
-		err = -EIO;
 	if (!err && ret)
 		err = jbd2_burst_settle_end(journal, tid, &eager->lost);
+	/* Since, or if there was nothing to end. */
+	if (!err && READ_ONCE(eager->lost))
+		err = -EIO;
 	if (err)
 		ext4_eager_give_up(sb, err);
 	else

@@ -53,8 +53,10 @@
  *   stat                        prints "stat" and JSON: ns since the epoch
  *   io                          prints "io" and JSON: writes, sectors and
  *                               flushes that $FASTSYNC_DEV has done so far
- *   mcount:CHAR                 prints how many bytes of FILE, opened to read and
- *                               mapped, are CHAR
+ *   map                         open FILE to read, and map it
+ *   mcount:CHAR                 prints how many bytes are CHAR of what has been
+ *                               mapped last; "map" comes first if nothing has
+ *   forget                      drop the pages of FILE that are clean
  *   crash:NEW                   copies what is on the medium of $FASTSYNC_DEV
  *                               at this instant to the file NEW
  *   multigrain                  prints "multigrain" and JSON: fine-grained stamps
@@ -95,6 +97,8 @@
 static const char *path;
 static int fd = -1;
 static char *block;
+static char *mapped;		/* to be read */
+static long mapped_bytes;
 static jmp_buf attempt;		/* of an op that may fail */
 static int trying;
 
@@ -519,21 +523,32 @@ static void op_io(char *arg)
 	printf("io {\"writes\": %llu, \"sectors\": %llu, \"flushes\": %llu}\n", f[4], f[6], f[15]);
 }
 
-static void op_mcount(char *arg)
+static void op_map(char *arg)
 {
 	int reader = open(path, O_RDONLY);
 	struct stat st;
-	long count = 0;
-	char *bytes;
 
 	need(reader >= 0 && !fstat(reader, &st), path);
-	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, reader, 0);
-	need(bytes != MAP_FAILED, "mmap");
-	for (long i = 0; i < st.st_size; i++)
-		count += bytes[i] == *arg;
-	munmap(bytes, st.st_size);
+	mapped_bytes = st.st_size;
+	mapped = mmap(NULL, mapped_bytes, PROT_READ, MAP_SHARED, reader, 0);
+	need(mapped != MAP_FAILED, "mmap");
 	close(reader);
+}
+
+static void op_mcount(char *arg)
+{
+	long count = 0;
+
+	if (!mapped)
+		op_map(NULL);
+	for (long i = 0; i < mapped_bytes; i++)
+		count += mapped[i] == *arg;
 	printf("%ld\n", count);
+}
+
+static void op_forget(char *arg)
+{
+	need(!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), "posix_fadvise");
 }
 
 /* FILE itself or the folder that it is in. */
@@ -678,7 +693,7 @@ static const struct {
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(verity), OP(stat), OP(io),
-	OP(mcount),
+	OP(map), OP(mcount), OP(forget),
 	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown), OP(checkpoint),
 	OP(quotaon), OP(quotaoff), OP(quota), OP(setuid), OP(settime), OP(shifttime), OP(crash), OP(multigrain), OP(clock),
 };

@@ -26,14 +26,17 @@ from tests.vm.planted import patch_of
 pytestmark = pytest.mark.usefixtures("bursts")
 
 MAPPED = patch_of("eager-mapped-logged")
+LOST_READ = patch_of("eager-lost-place-read")
 # What free blocks have, and how much of it a file shows. It may be that nobody can read it: then
 # open() says EIO, or a page is a SIGBUS.
 OLD = """
-    n=$({fsops} $f mcount:X 2>/dev/shm/why) || {{
+old() {{
+    n=$({fsops} "$@" mcount:X 2>/dev/shm/why) || {{
         [ $? = 135 ] || grep -q 'Input/output error' /dev/shm/why || exit 6
         n=0
     }}
     echo stats old $n
+}}
 """
 FILL = "tr '\\0' X </dev/zero | dd of=$m/old bs=1M status=none 2>/dev/null; sync; rm $m/old; sync"
 FLUSH_MS = 400
@@ -100,7 +103,8 @@ def test_a_failed_write_in_place_keeps_the_log(fs: GuestFs) -> None:
     run(
         fs,
         "settle; o $f open append fsync; cp $f /dev/shm/want.f\n"
-        f"({FAIL_ONE.format('write')}); o $f open writeback sleep:7000 crash:$img; kept f",
+        f"({FAIL_ONE.format('write')}); o $f open writeback sleep:7000 crash:$img; kept f\n"
+        f"[ $(cat /sys/fs/ext4/{fs.node}/errors_count) = 1 ]",
     )
     fs.umount()
     assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
@@ -120,6 +124,7 @@ def test_no_page_goes_before_its_place_is_written(fs: GuestFs, how: str) -> None
     ({FAIL_A_FLUSH}); o $m/g open chmod:600 '?fsync'; sleep 6
     fallocate {how} -o 0 -l 4096 $f 2>/dev/null; echo stats changed $?
     {OLD.format(fsops=fs.fsops_path)}
+    old $f
     """
     synced, changed, shown = run(fs, script)
     fs.umount()
@@ -128,21 +133,65 @@ def test_no_page_goes_before_its_place_is_written(fs: GuestFs, how: str) -> None
     assert shown["old"] == 0
 
 
-def test_nobody_reads_the_place_of_a_first_write_that_has_failed(fs: GuestFs) -> None:
+@pytest.mark.parametrize("before", ["", "map"], ids=["", "mapped"])
+def test_nobody_reads_the_place_of_a_first_write_that_has_failed(fs: GuestFs, before: str) -> None:
     """It has what another file has left there."""
     fs.mkfs()
     fs.mount(OPTIONS)
     script = f"""
     {FILL}
-    o $f create append fsync; s
-    ({FAIL_ONE.format("write")}); o $f open writeback sleep:7000
-    echo 3 >/proc/sys/vm/drop_caches
     {OLD.format(fsops=fs.fsops_path)}
+    o $f create append fsync; s
+    ({FAIL_ONE.format("write")}); old $f open {before} writeback sleep:7000 forget
     """
     synced, shown = run(fs, script)
     fs.umount()
     assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
     assert synced["data_blocks"] == 1 and shown["old"] == 0
+
+
+@pytest.mark.parametrize("fault", [None, LOST_READ], ids=["", LOST_READ.stem])
+def test_nobody_logs_what_a_lost_place_has(
+    vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, fault: Path | None
+) -> None:
+    """A settling has yet to abort the journal, and writes another file's place."""
+    modules = build_modules(tree, fault=fault)
+    profile = replace(UNIFORM, write_ns=WRITE_MS * MS)
+    script = f"""
+    printf %100s v >$m/a; o $m/a open fsync; cp $m/a /dev/shm/want.a
+    o $f create append fsync; s
+    ({FAIL_ONE.format("write")})
+    o $m/a open writeback '?waitfirst' forget '?append' '?fsync' crash:$img
+    (kept a); echo stats lost $?
+    """
+    with other_fs(vm, fsops, modules, flashdev, profile, CAPACITY_MIB) as fs:
+        fs.mkfs()
+        fs.mount(OPTIONS)
+        synced, shown = run(fs, script)
+        fs.umount()
+    assert "Aborting journal" in sound_log(vm, device_fails=True)
+    assert synced["data_blocks"] == 2
+    assert (shown["lost"] != 0) == (fault is not None)
+
+
+def test_a_page_that_was_never_logged_is_given_up(fs: GuestFs) -> None:
+    """It is lost, as on stock. What the log has of the file is in no danger: nothing is aborted."""
+    options = f"{OPTIONS},errors=continue,no_prefetch_block_bitmaps"
+    fs.mkfs()
+    fs.mount(options)
+    run(fs, "o $f create falloc:0,0,4096 fsync")
+    fs.umount()
+    fs.mount(options)
+    script = f"""
+    o $f open overwrite:4096 fsync overwrite:4096,40960; s
+    ({FAIL_ALL.format("read")}); o $f open '?writeback'; ({FAIL_NONE}); sleep 1
+    echo stats given_up $(dmesg | grep -c 'Data will be lost')
+    o $f open chmod:600 fsync; cut_keeps
+    """
+    synced, shown = run(fs, script)
+    fs.umount()
+    assert "Aborting journal" not in sound_log(fs.vm, device_fails=True)
+    assert synced["data_blocks"] == 1 and shown["given_up"] == 1
 
 
 def test_a_write_that_fails_while_a_settling_ends(
