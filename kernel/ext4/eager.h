@@ -42,7 +42,7 @@ enum ext4_eager_settle_why {
 	EXT4_EAGER_PAST_CACHE,	/* a direct write, or something else that holds a file */
 	EXT4_EAGER_KEPT,	/* write-back has left many blocks dirty */
 	EXT4_EAGER_SYNC_FS,	/* sync, a freeze, or unmount */
-	EXT4_EAGER_LOST,	/* a block could not be written: the journal aborts */
+	EXT4_EAGER_LOST,	/* what has a copy will not be in place: the journal aborts */
 	EXT4_EAGER_SETTLE_WHYS,
 };
 
@@ -176,7 +176,7 @@ int ext4_eager_revoke_credits(struct inode *inode, int blocks);
 void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 			    ext4_fsblk_t block, unsigned long count);
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh);
-void ext4_eager_dropped(struct inode *inode, struct folio *folio);
+bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio);
 void ext4_eager_begin_truncate(struct inode *inode);
 void ext4_eager_truncate_failed(struct inode *inode);
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio);

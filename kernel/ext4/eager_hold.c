@@ -37,11 +37,11 @@
  *   page cache, until write-back has put it in its place, which has what another file
  *   has left there. So no dirty page goes before: who holds an inode, and drops its pages
  *   or reads their places, asks whether it was settled.
- * - A page may be lost: its write has failed, its memory is bad, or ext4 gives it up. Then
- *   nobody reads any place of a file that has copies (ext4_eager_check_read()): he might
- *   see what another file has left, or log that over the copy. This is known before the
- *   folio can be dropped, and each reader asks once he has locked its successor, or has
- *   waited for its write.
+ * - A page may be lost: its write has failed, or its memory is bad. Then nobody reads any
+ *   place of a file that has copies (ext4_eager_check_read()): he might see what another
+ *   file has left, or log that over the copy. This is known before the folio can be dropped,
+ *   and each reader asks once he has locked its successor, or has waited for its write. A
+ *   folio that stays is up to date.
  * - While a page is written back, only settling can change whether its block has a
  *   copy: all else needs the folio's lock, or the page gone. If settling forgets a
  *   copy meanwhile, the page stays dirty though it need not.
@@ -62,6 +62,7 @@
 #include <linux/bio.h>
 #include <linux/blk-cgroup.h>
 #include <linux/pagemap.h>
+#include <linux/rmap.h>
 #include <linux/writeback.h>
 
 #include "eager_internal.h"
@@ -301,17 +302,30 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 }
 
 /**
- * ext4_eager_dropped - a dirty folio of a file is about to be given up
+ * ext4_eager_keeps_folio - a dirty folio is to be given up: a block cannot be allocated
  * @inode: the file
  * @folio: of it, locked
  *
- * What it held is lost, but for the log.
+ * What has a place, and copies in the log, stays dirty, or it would be lost but for the log.
+ * What has no place, or an unwritten one, goes, as it does on stock.
+ *
+ * Return: whether the folio has copies, and that has been done.
  */
-void ext4_eager_dropped(struct inode *inode, struct folio *folio)
+bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio)
 {
-	if (ext4_eager_may_have_copies(inode) &&
-	    ext4_eager_folio_has_copies(inode, folio))
-		ext4_eager_note_lost(inode->i_sb);
+	struct buffer_head *head = folio_buffers(folio), *bh = head;
+
+	if (!head || likely(!ext4_eager_may_have_copies(inode)) ||
+	    !ext4_eager_folio_has_copies(inode, folio))
+		return false;
+	/* Who stores to what has gone is to fault. */
+	folio_mkclean(folio);
+	do {
+		if (buffer_delay(bh) || buffer_unwritten(bh))
+			block_invalidate_folio(folio, bh_offset(bh), bh->b_size);
+		bh = bh->b_this_page;
+	} while (bh != head);
+	return true;
 }
 
 /**
@@ -343,16 +357,8 @@ void ext4_eager_begin_truncate(struct inode *inode)
  */
 void ext4_eager_truncate_failed(struct inode *inode)
 {
-	journal_t *journal = EXT4_SB(inode->i_sb)->s_journal;
-
-	if (!READ_ONCE(EXT4_I(inode)->i_eager_gen) ||
-	    !atomic_read(&inode->i_count))
-		return;
-	ext4_abort(inode->i_sb, EIO, "inode %lu: truncation failed",
-		   (unsigned long)inode->i_ino);
-	/* It does nothing for who is being shut down, and may not have aborted yet. */
-	if (!is_journal_aborted(journal))
-		jbd2_journal_abort(journal, -EIO);
+	if (READ_ONCE(EXT4_I(inode)->i_eager_gen) && atomic_read(&inode->i_count))
+		ext4_eager_abort(inode->i_sb, "a truncation has failed");
 }
 
 /**
@@ -364,7 +370,10 @@ void ext4_eager_truncate_failed(struct inode *inode)
  */
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio)
 {
-	if (folio_test_dirty(folio))
-		ext4_eager_dropped(mapping->host, folio);
+	struct inode *inode = mapping->host;
+
+	if (folio_test_dirty(folio) && ext4_eager_may_have_copies(inode) &&
+	    ext4_eager_folio_has_copies(inode, folio))
+		ext4_eager_note_lost(inode->i_sb);
 	return generic_error_remove_folio(mapping, folio);
 }

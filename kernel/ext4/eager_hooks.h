@@ -35,6 +35,8 @@ static inline bool ext4_eager_may_have_copies(struct inode *inode)
  */
 static inline int ext4_eager_check_read(struct inode *inode)
 {
+	/* Who has seen that write-back has ended sees what it has left. */
+	smp_rmb();
 	return unlikely(READ_ONCE(EXT4_SB(inode->i_sb)->s_eager.lost)) &&
 		ext4_eager_may_have_copies(inode) ? -EIO : 0;
 }

@@ -136,6 +136,7 @@ int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range);
 void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range range);
 
 /* eager_settle.c */
+void ext4_eager_abort(struct super_block *sb, const char *why);
 u64 ext4_eager_ask(struct super_block *sb, enum ext4_eager_settle_why why);
 int ext4_eager_settle(struct super_block *sb, enum ext4_eager_settle_why why);
 void ext4_eager_settle_soon(struct super_block *sb,

@@ -27,11 +27,12 @@
  * - The place of each copy that a settling is about holds what the copy does, or
  *   newer, or the file does not have the block any more. The page of a copy was
  *   dirty when it was logged. It is clean: then write-back has written it, which is
- *   waited for. It is dirty: then it is written here. It was dropped: by eviction,
- *   which waits for write-back as well; or because the file shrinks or goes. Then
- *   what says so, an orphan record, was logged before, and is committed before the
- *   tail moves. A truncate that fails drops the record with some blocks not freed: it
- *   aborts the journal (ext4_eager_truncate_failed()).
+ *   waited for. It is dirty: then it is written here. It was dropped: by reclaim or
+ *   eviction, after write-back as well; for its memory is bad, which counts as a write that
+ *   has failed; or because the file shrinks or goes. Then what says so, an orphan record,
+ *   was logged before, and is committed before the tail moves. A truncate that fails drops
+ *   the record with some blocks not freed: it aborts the journal
+ *   (ext4_eager_truncate_failed()).
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
@@ -165,6 +166,24 @@ static void ext4_eager_unlist(struct ext4_eager_sb *eager,
 	spin_unlock_irq(&eager->lock);
 }
 
+/**
+ * ext4_eager_abort - no more is to be committed, and ext4 is to know
+ * @sb: the file system
+ * @why: for the kernel's log
+ */
+void ext4_eager_abort(struct super_block *sb, const char *why)
+{
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+
+	/* First: who finds that ext4 has given up is to find this, too. */
+	if (!is_journal_aborted(journal)) {
+		/* Who starts a handle meanwhile has ext4 abort before we do, and not for this. */
+		ext4_msg(sb, KERN_CRIT, "%s", why);
+		jbd2_journal_abort(journal, -EIO);
+	}
+	ext4_abort(sb, EIO, "%s", why);
+}
+
 /*
  * The journal is of no use any more. That somebody has shut the file system down is no
  * error of it; but ext4 may have done so for one.
@@ -176,12 +195,10 @@ static void ext4_eager_give_up(struct super_block *sb, int err)
 	if (ext4_forced_shutdown(sb) &&
 	    !(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS))
 		err = -ESHUTDOWN;
-	/* First: who finds that ext4 has given up is to find this, too. */
-	if (!is_journal_aborted(journal))
-		jbd2_journal_abort(journal, err);
 	if (READ_ONCE(ext4_eager_of(sb)->lost))
-		ext4_abort(sb, EIO,
-			   "synced data cannot be written in place, but is in the journal");
+		ext4_eager_abort(sb, "synced data cannot be written in place");
+	else if (!is_journal_aborted(journal))
+		jbd2_journal_abort(journal, err);
 }
 
 /* Settling number @number has ended well. */
