@@ -40,8 +40,8 @@
  * - A page may be lost: its write has failed, or its memory is bad. Then nobody reads any
  *   place of a file that has copies (ext4_eager_check_read()): he might see what another
  *   file has left, or log that over the copy. This is known before the folio can be dropped,
- *   and each reader asks once he has locked its successor, or has waited for its write. A
- *   folio that stays is up to date.
+ *   and each reader asks with the folio locked that he reads into, or once he has waited for
+ *   its write.
  * - While a page is written back, only settling can change whether its block has a
  *   copy: all else needs the folio's lock, or the page gone. If settling forgets a
  *   copy meanwhile, the page stays dirty though it need not.
@@ -306,8 +306,8 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
  * @inode: the file
  * @folio: of it, locked
  *
- * What has a place, and copies in the log, stays dirty, or it would be lost but for the log.
- * What has no place, or an unwritten one, goes, as it does on stock.
+ * What has copies in the log stays, dirty, or it would be lost but for these. The rest of the
+ * folio goes, as all of it does on stock.
  *
  * Return: whether the folio has copies, and that has been done.
  */
@@ -318,10 +318,15 @@ bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio)
 	if (!head || likely(!ext4_eager_may_have_copies(inode)) ||
 	    !ext4_eager_folio_has_copies(inode, folio))
 		return false;
+	if (bh->b_size == folio_size(folio))
+		return true;
 	/* Who stores to what has gone is to fault. */
 	folio_mkclean(folio);
 	do {
 		if (buffer_delay(bh) || buffer_unwritten(bh))
+			folio_zero_range(folio, bh_offset(bh), bh->b_size);
+		if (!buffer_mapped(bh) ||
+		    !ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
 			block_invalidate_folio(folio, bh_offset(bh), bh->b_size);
 		bh = bh->b_this_page;
 	} while (bh != head);

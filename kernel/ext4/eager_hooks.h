@@ -41,6 +41,20 @@ static inline int ext4_eager_check_read(struct inode *inode)
 		ext4_eager_may_have_copies(inode) ? -EIO : 0;
 }
 
+/**
+ * ext4_eager_check_map - may a buffer be mapped? It might be read then.
+ * @inode: the file
+ * @bh: the buffer, of a locked folio
+ *
+ * Return: as ext4_eager_check_read().
+ */
+static inline int ext4_eager_check_map(struct inode *inode,
+				       struct buffer_head *bh)
+{
+	return folio_test_uptodate(bh->b_folio) ?
+		0 : ext4_eager_check_read(inode);
+}
+
 /* Are commits bursts, so that data may be logged? */
 static inline bool ext4_eager_in_force(struct super_block *sb)
 {
