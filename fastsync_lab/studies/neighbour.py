@@ -25,7 +25,7 @@ TMPFS = "/run/fastsync"
 
 
 @dataclass(frozen=True)
-class Beside(fio.Overwrites):
+class WithNeighbour(fio.Overwrites):
     """fio beside a process that writes a file in `folder`, and stats it or, as the control, not."""
 
     folder: str = ""
@@ -38,7 +38,7 @@ class Beside(fio.Overwrites):
         return written, written if self.stats else f"{self.folder}/neighbour-asked"
 
 
-def script(cell: Cell[Beside], paths: Paths) -> Script:
+def script(cell: Cell[WithNeighbour], paths: Paths) -> Script:
     """The neighbour runs while fio does. Its files have their block: no write allocates one."""
     plain = fio.script(cell, paths)
     if not cell.workload.folder:
@@ -66,7 +66,7 @@ def rounds_per_s(text: str) -> float:
         raise FastsyncError(f"the neighbour printed no result: {error!r}") from error
 
 
-def read(cell: Cell[Beside], output: Output) -> Subjects:
+def read(cell: Cell[WithNeighbour], output: Output) -> Subjects:
     """fio's figures, and the neighbour's rounds."""
     values = fio.values_of(output.result)
     if not cell.workload.folder:
@@ -98,11 +98,11 @@ FULL = Axes(
     devices=(*FLASH, "uniform-100us"),
     systems=FIVE,
     workloads=(
-        Beside("alone", file_mib=20),
-        Beside("beside writes", file_mib=20, folder="."),
-        Beside("beside stat + writes", file_mib=20, folder=".", stats=True),
-        Beside("beside writes on tmpfs", file_mib=20, folder=TMPFS),
-        Beside("beside stat + writes on tmpfs", file_mib=20, folder=TMPFS, stats=True),
+        WithNeighbour("alone", file_mib=20),
+        WithNeighbour("beside writes", file_mib=20, folder="."),
+        WithNeighbour("beside stat + writes", file_mib=20, folder=".", stats=True),
+        WithNeighbour("beside writes on tmpfs", file_mib=20, folder=TMPFS),
+        WithNeighbour("beside stat + writes on tmpfs", file_mib=20, folder=TMPFS, stats=True),
     ),
 )
 

@@ -92,12 +92,12 @@ def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]
     ]
 
 
-def recipe_of(line: Line, results: Iterable[Result]) -> str:
+def how_to_repeat(line: Line, results: Iterable[Result]) -> str:
     """How a row is measured again: the command, and what it runs in the guest."""
     place = line.place
     own = next(one for one in results if one.device == place.device)
     command = command_of(place.study, place.series, place.device, own.mips)
-    text = own.recipe(place).text
+    text = own.steps_of(place).text
     said = f"{command}\n\n# in the guest:\n{text}" if text else command
     return folded("how", element("pre", inline(said)))
 
@@ -112,7 +112,7 @@ def all_figures(study: Study[Any], results: Sequence[Result]) -> str:
         mine = table_lines(one, lines)
         shown = [[*row, str(line.runs)] for row, line in zip(grid.lines, mine, strict=True)]
         full = Grid([*grid.head, "runs"], shown, texts=grid.texts)
-        how = [recipe_of(line, results) for line in mine]
+        how = [how_to_repeat(line, results) for line in mine]
         found.append(folded(f"All {len(mine)} rows", table(full, how, "repeat")))
     return "\n".join(found)
 

@@ -178,7 +178,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideBySide:
     """A line for each place, with the names that are compared beside each other.
 
     One metric of each of `names`, then ratios of two of them, then other metrics of some.
@@ -199,7 +199,7 @@ SPEED = Table(
      "p99_ns"),
     over=("stock", "ideal"),
 )  # fmt: skip
-SPEED_BESIDE = Beside(
+SPEED_BESIDE = SideBySide(
     "ops_per_s",
     ("stock", "ideal", "truncate", "defer"),
     ratios=(("truncate", "ideal"), ("defer", "ideal"), ("defer", "stock")),
@@ -272,7 +272,7 @@ class Study(Generic[W]):
     required: tuple[Requirement, ...] = ()
     compared: Literal["system", "scheduler"] = "system"
     tables: tuple[Table, ...] = (SPEED,)
-    beside: Beside | None = SPEED_BESIDE
+    beside: SideBySide | None = SPEED_BESIDE
     headline: tuple[tuple[str, str], ...] = ()
     drawn: tuple[tuple[str, str], ...] = ()
     remarks: Callable[[Sequence[Line]], list[str]] = nothing

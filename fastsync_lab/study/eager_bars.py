@@ -7,7 +7,7 @@ peers and over the device itself, and nowhere below stock.
 from dataclasses import replace
 
 from fastsync_lab.machine.device import load_profile
-from fastsync_lab.study.contract import FLASH, Beside
+from fastsync_lab.study.contract import FLASH, SideBySide
 from fastsync_lab.study.filesystems import EAGERS, PEERS, RAW, STOCK
 from fastsync_lab.study.judge import Requirement, Where, speed_over
 
@@ -23,7 +23,7 @@ NOWHERE_BELOW_STOCK = speed_over("stock", OURS, 1.0, devices=("nvme-plp",))  # t
 ONE_TASK = ("append", "create", "rename", "scattered", "varmail")
 
 # What a reader sees beside each other.
-BESIDE = Beside(
+BESIDE = SideBySide(
     "ops_per_s",
     ("stock", "fast_commit", "xfs", "f2fs", "defer", "defer+eager"),
     ratios=(("defer+eager", "stock"), ("defer+eager", "f2fs")),

@@ -29,7 +29,7 @@ CellKey = tuple[str, str, int | None, str]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Steps:
     """How a cell was made: bash and mount options, empty where the result does not say."""
 
     mkfs: str = ""
@@ -66,12 +66,12 @@ class Result:
     environment: Mapping[str, Any]
     rows: tuple[Row, ...]
     date: str = ""
-    recipes: Mapping[CellKey, Recipe] = field(default_factory=dict)
+    steps: Mapping[CellKey, Steps] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    def recipe(self, place: Place) -> Recipe:
+    def steps_of(self, place: Place) -> Steps:
         """How the cell of a place was made."""
-        return self.recipes.get(cell_key(place), Recipe())
+        return self.steps.get(cell_key(place), Steps())
 
     @property
     def series(self) -> str:
@@ -187,7 +187,7 @@ def parse_result(data: Mapping[str, Any]) -> Result:
         environment=data["environment"],
         rows=tuple(rows_in(data, kernel)),
         date=data["date"][:10],
-        recipes=dict(recipes_in(data)),
+        steps=dict(steps_in(data)),
         sources=sources_in(data),
     )
 
@@ -203,18 +203,18 @@ def cell_key(place: Place) -> CellKey:
     return place.workload, place.system, place.interval_ms, place.scheduler
 
 
-def recipes_in(data: Mapping[str, Any]) -> Iterator[tuple[CellKey, Recipe]]:
+def steps_in(data: Mapping[str, Any]) -> Iterator[tuple[CellKey, Steps]]:
     """How the cells of a result were made."""
     for cell in data["cells"]:
         made = cell["filesystem"]
-        recipe = Recipe(
+        steps = Steps(
             mkfs=made["mkfs"],
             options=made["options"],
             queue=cell["queue"],
             prepare=cell["prepare"],
             command=cell["command"],
         )
-        yield (cell["workload"], cell["system"], cell["interval_ms"], cell["scheduler"]), recipe
+        yield (cell["workload"], cell["system"], cell["interval_ms"], cell["scheduler"]), steps
 
 
 def rows_in(data: Mapping[str, Any], kernel: str) -> Iterator[Row]:
