@@ -301,6 +301,14 @@ void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh)
 		ext4_eager_note_lost(inode->i_sb);
 }
 
+/* A buffer that is not all of its folio goes. What has no place reads as zero from now on. */
+static void ext4_eager_discard(struct folio *folio, struct buffer_head *bh)
+{
+	if (buffer_delay(bh) || buffer_unwritten(bh))
+		folio_zero_range(folio, bh_offset(bh), bh->b_size);
+	block_invalidate_folio(folio, bh_offset(bh), bh->b_size);
+}
+
 /**
  * ext4_eager_keeps_folio - a dirty folio is to be given up: a block cannot be allocated
  * @inode: the file
@@ -323,11 +331,9 @@ bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio)
 	/* Who stores to what has gone is to fault. */
 	folio_mkclean(folio);
 	do {
-		if (buffer_delay(bh) || buffer_unwritten(bh))
-			folio_zero_range(folio, bh_offset(bh), bh->b_size);
 		if (!buffer_mapped(bh) ||
 		    !ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
-			block_invalidate_folio(folio, bh_offset(bh), bh->b_size);
+			ext4_eager_discard(folio, bh);
 		bh = bh->b_this_page;
 	} while (bh != head);
 	return true;

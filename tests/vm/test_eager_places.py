@@ -174,19 +174,22 @@ def test_nobody_logs_what_a_lost_place_has(
     assert (shown["lost"] != 0) == (fault is not None)
 
 
-def test_a_page_that_was_never_logged_is_given_up(fs: GuestFs) -> None:
+@pytest.mark.parametrize("block", [4096, 1024])
+def test_a_block_that_was_never_logged_is_given_up(fs: GuestFs, block: int) -> None:
     """It is lost, as on stock. What the log has of the file is not: nothing is aborted.
 
-    The page behind it has a copy, and is given up with it on stock.
+    The blocks beside it have copies, and stock would give up one page behind, or all in its page.
     """
     options = f"{OPTIONS},errors=continue,no_prefetch_block_bitmaps"
-    fs.mkfs()
+    first, third = f"0,{block}", f"{2 * block},{block}"
+    fs.mkfs(f"-b {block}")
     fs.mount(options)
-    run(fs, "o $f create falloc:0,0,4096 falloc:0,8192,4096 fsync")
+    run(fs, f"o $f create falloc:0,{first} falloc:0,{third} fsync")
     fs.umount()
     fs.mount(options)
     script = f"""
-    o $f open overwrite:4096 overwrite:4096,8192 fsync overwrite:4096,4096; s
+    o $f open overwrite:{block} overwrite:{block},{2 * block} fsync; s
+    o $f open overwrite:{block},{block}
     ({FAIL_ALL.format("read")}); o $f open '?writeback'; ({FAIL_NONE}); sleep 1
     echo stats given_up $(dmesg | grep -c 'Data will be lost')
     cut_keeps f; o $f open chmod:600 fsync
