@@ -20,6 +20,14 @@ f={file}; m={mnt}; img={image}
 o() {{ {fsops} "$@" || exit 3; }}
 s() {{ echo stats $(grep -v in_force /sys/fs/ext4/{node}/eager_stats); }}
 settle() {{ o $m freeze thaw; }}
+# How much of a file is X. If nobody can read it, open() says EIO, or a page is a SIGBUS.
+old() {{
+    n=$({fsops} "$@" mcount:X 2>/dev/shm/why) || {{
+        [ $? = 135 ] || grep -q 'Input/output error' /dev/shm/why || exit 6
+        n=0
+    }}
+    echo stats old $n
+}}
 # What the medium holds now, and what the page cache shows of these files: nothing newer.
 cut() {{ o $f crash:$img; for n; do cp $m/$n /dev/shm/want.$n || exit 4; done; }}
 same() {{

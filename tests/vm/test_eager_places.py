@@ -27,17 +27,7 @@ pytestmark = pytest.mark.usefixtures("bursts")
 
 MAPPED = patch_of("eager-mapped-logged")
 LOST_READ = patch_of("eager-lost-place-read")
-# What free blocks have, and how much of it a file shows. It may be that nobody can read it: then
-# open() says EIO, or a page is a SIGBUS.
-OLD = """
-old() {{
-    n=$({fsops} "$@" mcount:X 2>/dev/shm/why) || {{
-        [ $? = 135 ] || grep -q 'Input/output error' /dev/shm/why || exit 6
-        n=0
-    }}
-    echo stats old $n
-}}
-"""
+# What free blocks have; `old` says how much of it a file shows.
 FILL = "tr '\\0' X </dev/zero | dd of=$m/old bs=1M status=none 2>/dev/null; sync; rm $m/old; sync"
 FLUSH_MS = 400
 WRITE_MS = 500  # longer than the guest takes to start a program
@@ -123,7 +113,6 @@ def test_no_page_goes_before_its_place_is_written(fs: GuestFs, how: str) -> None
     o $m/g create; o $f create append append fsync; s
     ({FAIL_A_FLUSH}); o $m/g open chmod:600 '?fsync'; sleep 6
     fallocate {how} -o 0 -l 4096 $f 2>/dev/null; echo stats changed $?
-    {OLD.format(fsops=fs.fsops_path)}
     old $f
     """
     synced, changed, shown = run(fs, script)
@@ -140,7 +129,6 @@ def test_nobody_reads_the_place_of_a_first_write_that_has_failed(fs: GuestFs, be
     fs.mount(OPTIONS)
     script = f"""
     {FILL}
-    {OLD.format(fsops=fs.fsops_path)}
     o $f create append fsync; s
     ({FAIL_ONE.format("write")}); old $f open {before} writeback sleep:7000 forget
     """
