@@ -66,6 +66,16 @@ bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block)
 }
 
 /**
+ * ext4_eager_buffer_has_copy - has the log a copy of the block that a buffer is mapped to?
+ * @sb: the file system
+ * @bh: the buffer
+ */
+bool ext4_eager_buffer_has_copy(struct super_block *sb, struct buffer_head *bh)
+{
+	return buffer_mapped(bh) && ext4_eager_has_copy(sb, bh->b_blocknr);
+}
+
+/**
  * ext4_eager_folio_has_copies - has the log copies of blocks of a folio, or may it have?
  * @inode: the file
  * @folio: of it
@@ -80,8 +90,7 @@ bool ext4_eager_folio_has_copies(struct inode *inode, struct folio *folio)
 	head = folio_buffers(folio);
 	has = !head;
 	for (bh = head; !has && bh; ) {
-		has = buffer_mapped(bh) &&
-			ext4_eager_has_copy(inode->i_sb, bh->b_blocknr);
+		has = ext4_eager_buffer_has_copy(inode->i_sb, bh);
 		bh = bh->b_this_page == head ? NULL : bh->b_this_page;
 	}
 	spin_unlock(&mapping->i_private_lock);

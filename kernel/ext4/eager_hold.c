@@ -309,6 +309,13 @@ static void ext4_eager_discard(struct folio *folio, struct buffer_head *bh)
 	block_invalidate_folio(folio, bh_offset(bh), bh->b_size);
 }
 
+/* Has the log copies of a folio's blocks? Quick where it has none of the file's. */
+static bool ext4_eager_is_logged(struct inode *inode, struct folio *folio)
+{
+	return unlikely(ext4_eager_may_have_copies(inode)) &&
+		ext4_eager_folio_has_copies(inode, folio);
+}
+
 /**
  * ext4_eager_keeps_folio - a dirty folio is to be given up: a block cannot be allocated
  * @inode: the file
@@ -323,16 +330,14 @@ bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio)
 {
 	struct buffer_head *head = folio_buffers(folio), *bh = head;
 
-	if (!head || likely(!ext4_eager_may_have_copies(inode)) ||
-	    !ext4_eager_folio_has_copies(inode, folio))
+	if (!head || !ext4_eager_is_logged(inode, folio))
 		return false;
 	if (bh->b_size == folio_size(folio))
 		return true;
 	/* Who stores to what has gone is to fault. */
 	folio_mkclean(folio);
 	do {
-		if (!buffer_mapped(bh) ||
-		    !ext4_eager_has_copy(inode->i_sb, bh->b_blocknr))
+		if (!ext4_eager_buffer_has_copy(inode->i_sb, bh))
 			ext4_eager_discard(folio, bh);
 		bh = bh->b_this_page;
 	} while (bh != head);
@@ -383,8 +388,7 @@ int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio)
 {
 	struct inode *inode = mapping->host;
 
-	if (folio_test_dirty(folio) && ext4_eager_may_have_copies(inode) &&
-	    ext4_eager_folio_has_copies(inode, folio))
+	if (folio_test_dirty(folio) && ext4_eager_is_logged(inode, folio))
 		ext4_eager_note_lost(inode->i_sb);
 	return generic_error_remove_folio(mapping, folio);
 }

@@ -112,6 +112,7 @@ void ext4_eager_note_growth(struct inode *inode, loff_t from);
 
 /* eager_copy.c */
 bool ext4_eager_has_copy(struct super_block *sb, ext4_fsblk_t block);
+bool ext4_eager_buffer_has_copy(struct super_block *sb, struct buffer_head *bh);
 bool ext4_eager_folio_has_copies(struct inode *inode, struct folio *folio);
 int ext4_eager_alloc_copies(struct super_block *sb, unsigned int nr,
 			    struct list_head *copies);

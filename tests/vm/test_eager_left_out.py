@@ -141,7 +141,7 @@ HELD = {
 # What no workload comes to.
 NOT_HELD = {
     *("ext4_begin_enable_verity", "ext4_change_inode_journal_flag", "ext4_iomap_swap_activate"),
-    *("ext4_ext_migrate", "ext4_ind_migrate"),
+    *("ext4_ext_migrate", "ext4_ind_migrate", "ext4_ioctl_setflags"),
 }
 
 
