@@ -319,7 +319,7 @@ STUDY = Study[Work](
         *((name, "fsync") for name in ("M1", "M2", "M5", "LAUNCH", "PHOTOS", "INSTALL")),
         *(("M1", "creat"), ("M4", "truncate"), ("LAUNCH", "read")),
     ),
-    page="qasio-results",
+    front="qasio",
     remarks=seen,
     says_headline=headline,
 )

@@ -249,7 +249,8 @@ class Study(Generic[W]):
     remarks     sentences below the tables of some of its lines
     says_headline
                 what is said of all lines on one kernel beside the headline's table
-    page        the document that has all figures: docs/PAGE.md
+    front       docs/FRONT.md, whose block NAME is what a reader sees first; if empty it is
+                docs/results.md
     """
 
     name: str
@@ -277,7 +278,7 @@ class Study(Generic[W]):
     drawn: tuple[tuple[str, str], ...] = ()
     remarks: Callable[[Sequence[Line]], list[str]] = nothing
     says_headline: Callable[[Sequence[Line]], list[Part]] = nothing
-    page: str = "results"
+    front: str = ""
 
     def axes(self, *, quick: bool) -> Axes[W]:
         """How far a run goes."""

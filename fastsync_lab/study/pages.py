@@ -1,9 +1,12 @@
-"""The documents that `./fastsync report` writes: docs/results.md and its like, README's block."""
+"""The documents that `./fastsync report` writes: docs/results.md, a page of each study, blocks.
+
+A reader first sees a study's figures in docs/results.md, or in a block of the document that the
+study names as its front. docs/results/NAME.md has all of them.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +43,12 @@ SERIES = ("6.12", "7.2")  # the kernels that documents have
 EMBEDDED = ("speed", "share", "sweep")  # the figures that documents show; the report has all
 
 
-@dataclass(frozen=True)
-class Page:
-    """A document of results, docs/NAME.md.
-
-    What a reader sees first stands there, too, or in the block `block` of docs/FIRST.md.
-    """
-
-    name: str
-    intro: str
-    first: str = ""
-    block: str = ""
-
-
-PAGES = (
-    Page(
-        "results",
-        """\
+RESULTS = "results"  # docs/results.md, and the folder with the pages
+WRITTEN = "<!-- Written by `./fastsync report` from results/*-full-*.json. -->"
+INTRO = f"""\
 # Results
 
-<!-- Written by `./fastsync report` from results/*-full-*.json. -->
+{WRITTEN}
 
 *Ideal* is `fdatasync()` on stock ext4. *truncate* and *defer* are the modes of `mtime_update`, at
 100 ms; *eager* is `eager_sync`. SQLite is compiled to call `fsync()` (for Ideal: `fdatasync()`). A
@@ -67,21 +56,10 @@ figure of several runs, at different phases of the timer's tick, is the median Â
 the farthest run. A figure without Â± comes from a single run, or is a ratio to one that does.
 Figures have at most four digits. [experiments.md](experiments.md) explains how they are measured,
 and lists the targets. `./fastsync report` also writes build/report.html: the same with all plots,
-tables that can be sorted, and how each row is repeated.""",
-    ),
-    Page(
-        "qasio-results",
-        """\
-# Results of the study qasio
-
-<!-- Written by `./fastsync report` from results/qasio-full-*.json. -->
-
-File system calls beside a bulk buffered writer, by I/O scheduler. [qasio.md](qasio.md) says what
-the benchmarks are and how to repeat this.""",
-        first="qasio",
-        block="qasio",
-    ),
-)
+tables that can be sorted, and how each row is repeated."""
+ALL_FIGURES = """\
+Each study has a page with all its tables, and with the targets that are missed. Here is how many
+are met."""
 PAIRS_INTRO = """\
 Each file system's fsync rate beside a neighbour that calls `fstat()` on the file it writes, divided
 by its rate beside one that calls `fstat()` on a file nobody writes."""
@@ -116,11 +94,6 @@ def count(lines: Sequence[Line]) -> str:
     return f"medians of {runs[0]} to {runs[-1]} runs"
 
 
-def title_of(results: Sequence[Result]) -> str:
-    """A study's title, and how many runs each of its figures is the median of."""
-    return f"{results[0].title} ({count(lines_in(results))})"
-
-
 def by_study(results: Iterable[Result]) -> dict[str, list[Result]]:
     """Results by study."""
     found: dict[str, list[Result]] = {}
@@ -138,22 +111,18 @@ def by_machine(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def describe_builds(results: Iterable[Result]) -> list[Part]:
-    """Which build of the modules the results are of; more than one are told apart in a table."""
-    builds: dict[str, dict[str, list[str]]] = {}
+    """Which build of the modules a study's results are of; several are told apart in a table."""
+    builds: dict[str, list[str]] = {}
     for result in results:
         files = result.environment["sha256"]
         modules = {name: files[name] for name in files if name.endswith(".ko")}
         build = hashlib.sha256(json.dumps(modules, sort_keys=True).encode()).hexdigest()[:12]
-        builds.setdefault(build, {}).setdefault(result.study, []).append(result.device)
+        builds.setdefault(build, []).append(result.device)
     if len(builds) == 1:
         return [f"All with one build of the modules ({next(iter(builds))})."]
-    lines = [
-        [build, study, ", ".join(devices)]
-        for build, of_build in builds.items()
-        for study, devices in of_build.items()
-    ]
-    head = ["build of the modules", "study", "devices"]
-    return [f"With {len(builds)} builds of the modules:", Grid(head, lines, texts=3)]
+    lines = [[build, ", ".join(devices)] for build, devices in builds.items()]
+    head = ["build of the modules", "devices"]
+    return [f"With {len(builds)} builds of the modules:", Grid(head, lines, texts=2)]
 
 
 # --- what comes first ----------------------------------------------------------------------------
@@ -219,19 +188,45 @@ def not_run(results: Sequence[Result], studies: Studies) -> str:
 # --- docs/ -------------------------------------------------------------------------------------
 
 
-def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> list[Part]:
-    """A page of results. Raises FastsyncError when one lacks something that is compared."""
-    parts: list[Part] = [page.intro]
-    if not page.first:
-        parts += ["## In short", *first_parts(results, studies)]
+def results_parts(results: Sequence[Result], studies: Studies) -> list[Part]:
+    """docs/results.md. Raises FastsyncError when a result lacks one that is compared."""
+    here = {name: study for name, study in studies.items() if not study.front}
+    first = first_parts([one for one in results if one.study in here], here)
+    return [INTRO, "## In short", *first, "## All figures", ALL_FIGURES, index(results, studies)]
+
+
+def index(results: Iterable[Result], studies: Studies) -> Grid:
+    """The studies, where their pages are, and how many targets are met on each machine."""
+    machines = by_machine(in_order(results, studies))
+    lines = []
+    for name, study in studies.items():
+        met = []
+        for found in machines.values():
+            mine = lines_in(result for result in found if result.study == name)
+            judged = verdicts({name: study}, mine)
+            met.append(reached(judged) if judged else "no targets" if mine else "-")
+        measured = set(met) != {"-"}
+        lines.append([f"[{name}]({RESULTS}/{name}.md)" if measured else name, study.says, *met])
+    head = ["study", "what it measures", *(f"Linux {machine}" for machine in machines)]
+    return Grid(head, lines, texts=len(head))
+
+
+def page_parts(study: Study[Any], results: Sequence[Result]) -> list[Part]:
+    """The page of a study, of its results. Raises FastsyncError when one lacks what is compared."""
+    front = f"{study.front or RESULTS}.md"
+    parts: list[Part] = [
+        f"# Results of the study {study.name}",
+        WRITTEN,
+        f"{results[0].title}. [{front}](../{front}) has the short of it, and says how to read it.",
+    ]
+    studies = {study.name: study}
     for machine, found in by_machine(in_order(results, studies)).items():
-        judged = verdicts(studies, lines_in(found))
+        lines = lines_in(found)
+        judged = verdicts(studies, lines)
         parts += [f"## Linux {machine}", *environments(found), *describe_builds(found)]
         parts += older_modules(found)
-        for name, mine in by_study(found).items():
-            parts.append(f"### Linux {machines_of(lines_in(mine))}: {title_of(mine)}")
-            parts += embedded(studies[name], lines_in(mine))
-            parts += study_parts(studies[name], mine)
+        parts.append(f"### Linux {machines_of(lines)} ({count(lines)})")
+        parts += [*embedded(study, lines), *study_parts(study, found)]
         parts.append(f"### Linux {machine}: {reached(judged)} are met")
         if short := [verdict for verdict in judged if not verdict.passed]:
             parts.append("\n".join(f"- {verdict}" for verdict in short))
@@ -241,7 +236,7 @@ def results_parts(page: Page, results: Sequence[Result], studies: Studies) -> li
 def embedded(study: Study[Any], lines: Sequence[Line]) -> list[Part]:
     """The pictures of a study on one kernel, in a document of docs/."""
     return [
-        f"![{figure.alt}](../results/{plot_path(figure)})"
+        f"![{figure.alt}](../../results/{plot_path(figure)})"
         for figure in figures_of(study, lines)
         if figure.kind in EMBEDDED
     ]
@@ -300,21 +295,21 @@ def write_pages(results: Sequence[Result], studies: Studies) -> None:
     Raises FastsyncError when a document lacks its marks, or a result what is compared.
     """
     docs, plots = repo_root() / "docs", {}
-    for page in PAGES:
-        of_page = {name: study for name, study in studies.items() if study.page == page.name}
-        mine = in_order([one for one in results if one.study in of_page], of_page)
-        if not mine:
-            continue
-        text = in_markdown(results_parts(page, mine, of_page)) + "\n"
-        if page.first:
-            first = in_markdown(first_parts(mine, of_page))
-            write_block(docs / f"{page.first}.md", page.block, first)
-        write_whole(docs / f"{page.name}.md", text)
+    write_whole(docs / f"{RESULTS}.md", in_markdown(results_parts(results, studies)) + "\n")
+    written = []
+    for name, mine in by_study(results).items():
+        study = studies[name]
+        path = docs / RESULTS / f"{name}.md"
+        write_whole(path, in_markdown(page_parts(study, mine)) + "\n")
+        written.append(path.name)
+        if study.front:
+            first = in_markdown(first_parts(mine, {name: study}))
+            write_block(docs / f"{study.front}.md", name, first)
         for found in by_machine(mine).values():
-            for name, of_study in by_study(found).items():
-                for figure in figures_of(of_page[name], lines_in(of_study)):
-                    if figure.kind in EMBEDDED:
-                        plots[plot_path(figure)] = figure
+            for figure in figures_of(study, lines_in(found)):
+                if figure.kind in EMBEDDED:
+                    plots[plot_path(figure)] = figure
+    remove_others(docs / RESULTS, written)
     write_block(docs / EXPERIMENTS, TARGETS_BLOCK, markdown(targets_grid(studies)))
     block = gain_parts(results, studies)
     if drawn := picture(results):
@@ -323,12 +318,11 @@ def write_pages(results: Sequence[Result], studies: Studies) -> None:
     write_block(repo_root() / README, README_BLOCK, in_markdown(block))
     for name, figure in plots.items():
         write_png(figure, results_dir() / name)
-    remove_others(results_dir() / "plots", plots)
+    remove_others(results_dir() / "plots", {Path(path).name for path in plots})
 
 
 def remove_others(folder: Path, kept: Iterable[str]) -> None:
-    """Remove plots of what is not shown any more."""
-    names = {Path(path).name for path in kept}
-    for png in folder.glob("*.png"):
-        if png.name not in names:
-            png.unlink()
+    """Remove what was written for what is not shown any more."""
+    for path in folder.iterdir():
+        if path.name not in kept:
+            path.unlink()

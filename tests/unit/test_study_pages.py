@@ -26,7 +26,6 @@ from tests.unit.study_results import (
     sweep,
 )
 
-RESULTS, QASIO = pages.PAGES
 BEGIN_MARK, END_MARK = marks(pages.README_BLOCK)
 
 
@@ -34,8 +33,9 @@ def first(results: Sequence[Result]) -> str:
     return in_markdown(pages.first_parts(results, studies()))
 
 
-def page(about: pages.Page, results: Sequence[Result]) -> str:
-    return in_markdown(pages.results_parts(about, results, studies()))
+def page(name: str, results: Sequence[Result]) -> str:
+    mine = [one for one in results if one.study == name]
+    return in_markdown(pages.page_parts(studies()[name], mine))
 
 
 def test_what_comes_first_has_the_headline_of_each_kernel() -> None:
@@ -63,8 +63,8 @@ def test_what_comes_first_has_the_headline_of_each_kernel() -> None:
 def test_a_table_of_two_versions_of_a_series_names_both() -> None:
     other = parse_result({**overwrite(debian_version="6.12.2-1"), "device": "ufs"})
     results = [parse_result(overwrite()), other]
-    heads = [line for line in page(RESULTS, results).splitlines() if line.startswith("### ")]
-    assert heads[0].startswith("### Linux 6.12.2, 6.12.1: 4 KiB overwrite")
+    heads = [line for line in page("overwrite", results).splitlines() if line[:4] == "### "]
+    assert heads[0].startswith("### Linux 6.12.2, 6.12.1 (")
 
 
 def test_a_kernel_without_results_is_named_and_no_failure() -> None:
@@ -74,27 +74,53 @@ def test_a_kernel_without_results_is_named_and_no_failure() -> None:
     assert "- Linux 6.12: no figures yet." in only and "Linux 7.2:" not in only
 
 
-def test_the_results_page_has_all_figures_and_names_those_that_are_missed() -> None:
+def test_pages_have_all_figures_and_name_those_that_are_missed() -> None:
     results = [sweep([230, 400, 390, 530]), parse_result(overwrite()), neighbour("7.2.3", 500)]
-    text = page(RESULTS, results)
-    assert text.index("## Linux 6.12\n") < text.index("## Linux 7.2\n")
+    text = page("overwrite", results)
     row = "| sata-ssd | sequential | 200 | 500 | 495 | 496 | 0.990 | 0.992 | 2.48 | 12.0 | 0.240 |"
     assert row in text
+    assert "- not stable: sata-ssd, random, stock: 230 ± 130 ops/s" in text
+    assert "### Linux 6.12: 12 of 12 targets are met" in text and "MISS" not in text
+    text = page("interval", results)
     assert "| sata-ssd | truncate | 230; 16.0 | 230; 16.0 | 400; 10.0 |" in text
+    assert "### Linux 6.12: 1 of 2 targets are met\n\n- MISS  0.9750" in text
+    assert "](../../results/plots/interval-6.12-truncate-speed-sweep.png)" in text
+    text = page("neighbour", results)
     assert (
         "| sata-ssd | beside stat + writes | beside writes | 5,000 | 5,000 | 500 | 1,000 "
         "| 0.500 | 0.999 | 0.999 | 0.999 |" in text
     )
-    assert "### Linux 6.12: 13 of 14 targets are met\n\n- MISS  0.9750" in text
     assert "### Linux 7.2: 2 of 2 targets are met" in text
-    assert "](../results/plots/interval-6.12-truncate-speed-sweep.png)" in text
-    assert "- not stable: sata-ssd, random, stock: 230 ± 130 ops/s" in text
+
+
+def test_a_page_has_one_kernel_after_the_other() -> None:
+    text = page(
+        "overwrite", [result(four((1, 2, 2, 2)), kernel="7.2.3"), parse_result(overwrite())]
+    )
+    assert text.index("## Linux 6.12\n") < text.index("## Linux 7.2\n")
+
+
+def test_the_index_leads_to_every_page_and_says_how_many_targets_are_met() -> None:
+    results = [sweep([230, 400, 390, 530]), parse_result(overwrite()), neighbour("7.2.3", 500)]
+    dpkg = result([cell("stock", [1])], study="dpkg")
+    grid = pages.index([*results, dpkg, scheduled(4.3)], studies())
+    assert list(grid.head[2:]) == ["Linux 6.12", "Linux 7.2"]
+    found = {line[0]: line[2:] for line in grid.lines}
+    assert len(found) == len(studies())
+    assert found["[interval](results/interval.md)"] == ["1 of 2 targets", "-"]
+    assert found["[neighbour](results/neighbour.md)"] == ["-", "2 of 2 targets"]
+    assert found["[dpkg](results/dpkg.md)"] == ["no targets", "-"]
+    assert "[qasio](results/qasio.md)" in found
+    assert found["sqlite"] == ["-", "-"]
+    text = in_markdown(pages.results_parts([*results, scheduled(4.3)], studies()))
+    first, last = text.split("## All figures")
+    assert "qasio" not in first and "](results/qasio.md)" in last and "MISS" not in text
 
 
 def test_peers_have_a_table_of_their_own() -> None:
     cells = [*four((118, 244, 233, 240)), cell("xfs", [150], kib_unsorted=9.0)]
     cells.append(cell("off", [118]))
-    text = page(RESULTS, [result(cells)])
+    text = page("overwrite", [result(cells)])
     table = text[text.index("Beside other file systems") :].splitlines()
     assert table[2].startswith("| device | workload | system | ops/s | ÷ stock | data | journal |")
     assert [line.split(" | ")[2] for line in table[4:7]] == ["stock", "defer", "xfs"]
@@ -103,7 +129,7 @@ def test_peers_have_a_table_of_their_own() -> None:
 
 def test_what_lacks_one_that_is_compared_is_no_result() -> None:
     with pytest.raises(FastsyncError, match="overwrite, sata-ssd, random: the result lacks defer"):
-        page(RESULTS, [result(four((1, 2, 3, 4))[:3])])
+        page("overwrite", [result(four((1, 2, 3, 4))[:3])])
 
 
 def test_what_a_kernel_does_not_have_is_left_empty_and_not_asked_for() -> None:
@@ -121,19 +147,14 @@ def test_what_a_kernel_does_not_have_is_left_empty_and_not_asked_for() -> None:
 
 
 def test_results_of_several_builds_are_told_apart() -> None:
-    one, other = parse_result(overwrite()), neighbour("6.12.1", 999)
-    (text,) = pages.describe_builds([one, other])
+    one, on_ufs = parse_result(overwrite()), parse_result(overwrite(device="ufs"))
+    (text,) = pages.describe_builds([one, on_ufs])
     assert str(text).startswith("All with one build of the modules (")
-    rebuilt = parse_result(overwrite(sha256={"stock/ext4.ko": "1", "fastsync/ext4.ko": "3"}))
-    on_ufs = parse_result(overwrite(device="ufs"))
-    text, grid = pages.describe_builds([other, rebuilt, one, on_ufs])
+    rebuilt = overwrite(sha256={"stock/ext4.ko": "1", "fastsync/ext4.ko": "3"}, device="nvme")
+    text, grid = pages.describe_builds([one, parse_result(rebuilt), on_ufs])
     assert text == "With 2 builds of the modules:" and isinstance(grid, Grid)
-    first, second = grid.lines[0][0], grid.lines[2][0]
-    assert [list(line) for line in grid.lines] == [
-        [first, "neighbour", "sata-ssd"],
-        [first, "overwrite", "sata-ssd, ufs"],
-        [second, "overwrite", "sata-ssd"],
-    ]
+    assert [line[1] for line in grid.lines] == ["sata-ssd, ufs", "nvme"]
+    assert grid.lines[0][0] != grid.lines[1][0]
 
 
 def test_results_are_ordered_by_kernel_study_and_device() -> None:
@@ -151,7 +172,7 @@ def test_every_device_has_its_place() -> None:
 
 
 def test_the_page_of_schedulers_shows_every_line_and_what_was_seen() -> None:
-    text = page(QASIO, [scheduled(4.3)])
+    text = page("qasio", [scheduled(4.3)])
     assert "| device | workload | scheduler | mean, ms | p50, ms | p99, ms | max, ms |" in text
     assert "| emmc | M1 fsync | qasio, boost off | 1.00 | 1.00 | 1.00 | 1.00 |" in text
     assert "| emmc | M1 | qasio | 1.00 | 49.0 |" in text
@@ -181,8 +202,10 @@ def test_the_report_is_made_of_whole_full_runs_only(
     monkeypatch.setattr(pages, "repo_root", lambda: tmp_path)
     with pytest.raises(FastsyncError, match="no full result"):
         pages.load_full()
-    (tmp_path / "docs").mkdir()
-    targets = tmp_path / "docs" / pages.EXPERIMENTS
+    docs = tmp_path / "docs"
+    (docs / "results").mkdir(parents=True)
+    (docs / "results" / "of-before.md").write_text("")
+    targets = docs / pages.EXPERIMENTS
     targets.write_text("\n".join(marks(pages.TARGETS_BLOCK)))
     folder.mkdir()
     readme = tmp_path / "README.md"
@@ -203,7 +226,9 @@ def test_the_report_is_made_of_whole_full_runs_only(
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
     assert "](results/gains.png)" in text
     assert "| `fstat` | truncate, defer | speed over Ideal |" in targets.read_text()
-    assert "7.2.3" not in text + (tmp_path / "docs" / "results.md").read_text()
+    written = [path.relative_to(docs) for path in docs.rglob("*.md")]
+    assert sorted(map(str, written)) == ["experiments.md", "results.md", "results/overwrite.md"]
+    assert "7.2.3" not in text + (docs / "results.md").read_text()
     pngs = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
     assert pngs == ["gains.png", "plots/overwrite-6.12-random-speed.png"]
 
