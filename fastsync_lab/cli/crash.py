@@ -89,7 +89,7 @@ def crash(
 
     Each write, flush and FUA write is logged. At each flush, and between, the states that a
     volatile cache allows are recovered by the stock kernel and by e2fsck, which have to agree; what
-    a returned fsync has promised must be there. docs/reliability.md has the details.
+    a returned fsync has promised must be there. docs/power-cuts.md has the details.
     """
     check_kernel(kernel, stock=False)
     asked = command.request(

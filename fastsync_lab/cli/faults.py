@@ -36,7 +36,7 @@ def faults(
 
     Once, and as a device that stays dead; with errors=remount-ro and with errors=continue. The same
     error has to reach the same call, the file system to become read-only where stock's does, and
-    what had been promised before to be there after recovery. docs/reliability.md has the details.
+    what had been promised before to be there after recovery. docs/io-errors.md has the details.
     """
     check_kernel(kernel, stock=False)
     cases = command.cases_of(workload, mode, kernel)

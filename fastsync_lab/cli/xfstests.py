@@ -49,7 +49,7 @@ def xfstests(
     The suite is compiled from a copy, and its tests run on flash devices. What differs from stock
     is run again on both; the exit status is 1 if ours fails otherwise than stock. An interrupted
     run goes on where it stopped; results of other modules, or from another setting, do not count.
-    docs/reliability.md has the details.
+    docs/xfstests.md has the details.
     """
     check_kernel(kernel, stock=False)
     asked = request(tree, tests or [], mode, kernel)

@@ -16,6 +16,7 @@ from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part, print_parts
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
+DOCUMENT, BLOCK = "docs/power-cuts.md", "crash"
 FORMAT = 3
 
 
@@ -211,7 +212,7 @@ def sentence(result: Mapping[str, Any]) -> str:
         f"{sum(one.cuts for one in ours):,} cuts in "
         f"{sum(one.operations for one in ours):,} operations. "
         f"{own:,} fail a check that stock ext4 passes in the same workload"
-        f"{' (docs/reliability.md says which)' * bool(own)}."
+        f"{' (docs/power-cuts.md says which)' * bool(own)}."
         f"{as_on_stock}{_not_counted(outcomes)}"
     )
 
@@ -241,5 +242,5 @@ def _not_counted(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_crash() -> None:
-    """Write results/crash-SERIES.json into docs/reliability.md and the README."""
-    write_blocks("crash", parts, sentence)
+    """Write results/crash-SERIES.json into docs/power-cuts.md, and a sentence into the fronts."""
+    write_blocks(DOCUMENT, BLOCK, parts, sentence)

@@ -6,5 +6,5 @@ guest      running workloads on a failing device, in the virtual machine
 compare    what is different from stock
 sweep      a whole run
 command    from the options to a run
-summary    the table in docs/reliability.md
+summary    the table in docs/io-errors.md
 """

@@ -30,6 +30,7 @@ from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.grid import Grid, Part, print_parts
 from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
 
+DOCUMENT, BLOCK = "docs/io-errors.md", "faults"
 FORMAT = 3
 # Of this folder: what is done and seen, not how it is compared and shown.
 DECIDING = ("guest.py", "layout.py", "sweep.py", "workloads.py")
@@ -226,5 +227,5 @@ def _age(result: Mapping[str, Any]) -> str:
 
 
 def write_faults() -> None:
-    """Write results/faults-SERIES.json into docs/reliability.md and the README."""
-    write_blocks("faults", parts, sentence)
+    """Write results/faults-SERIES.json into docs/io-errors.md, and a sentence into the fronts."""
+    write_blocks(DOCUMENT, BLOCK, parts, sentence)

@@ -14,8 +14,7 @@ from fastsync_lab.study.grid import Part as Paragraph
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.study.rows import series_name
 
-DOCUMENT = "docs/reliability.md"
-README = "README.md"
+FRONTS = ("docs/reliability.md", "README.md")  # these say in a sentence what came of a walk
 PARTIAL = ".partial.json"  # what is finished of an interrupted run
 
 Part = TypeVar("Part")
@@ -126,13 +125,16 @@ def whole_results(kind: str) -> list[Result]:
 
 
 def write_blocks(
-    kind: str, parts: Callable[[Result], list[Paragraph]], sentence: Callable[[Result], str]
+    document: str,
+    kind: str,
+    parts: Callable[[Result], list[Paragraph]],
+    sentence: Callable[[Result], str],
 ) -> None:
-    """Write the tables of whole runs into docs/reliability.md, and a sentence into the README.
+    """Write the tables of whole runs into a document, and a sentence into each of FRONTS.
 
     Raises FastsyncError when one of these lacks the marks named `kind`.
     """
     results = whole_results(kind)
-    write_tables(repo_root() / DOCUMENT, kind, results, parts)
-    if results:
-        write_block(repo_root() / README, kind, "\n\n".join(map(sentence, results)))
+    write_tables(repo_root() / document, kind, results, parts)
+    for front in FRONTS if results else ():
+        write_block(repo_root() / front, kind, "\n\n".join(map(sentence, results)))

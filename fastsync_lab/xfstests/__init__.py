@@ -5,5 +5,5 @@ guest      running a test in the virtual machine; guest.sh is the guest's part o
 results    verdicts, the comparison with stock, the result file
 run        a whole run
 command    from the options to a run
-summary    the table on the terminal and in docs/reliability.md
+summary    the table on the terminal and in docs/xfstests.md
 """

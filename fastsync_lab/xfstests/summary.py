@@ -1,4 +1,4 @@
-"""The results of xfstests: a table on the terminal, a block in docs/reliability.md."""
+"""The results of xfstests: a table on the terminal, a block in docs/xfstests.md."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,6 @@ from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.study.grid import Grid, Part, print_parts
 from fastsync_lab.study.keeper import (
-    DOCUMENT,
     Result,
     age_of,
     read_results,
@@ -36,6 +35,7 @@ from fastsync_lab.xfstests.results import (
     verdict_of,
 )
 
+DOCUMENT, BLOCK = "docs/xfstests.md", "xfstests"
 VERDICTS = (PASS, FAIL, NOT_RUN, HUNG, DIED)
 COMPARISONS = (SAME, FLAKY, VARIES, WORSE, BETTER, OTHER, OPEN)  # each test has one
 FAILURES = (VARIES, WORSE, OTHER)
@@ -182,8 +182,8 @@ def load() -> list[Result]:
 
 
 def write_xfstests() -> None:
-    """Write results/xfstests-SERIES.json into docs/reliability.md.
+    """Write results/xfstests-SERIES.json into docs/xfstests.md.
 
     Raises FastsyncError when the document lacks the marks.
     """
-    write_tables(repo_root() / DOCUMENT, "xfstests", load(), parts)
+    write_tables(repo_root() / DOCUMENT, BLOCK, load(), parts)

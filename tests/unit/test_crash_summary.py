@@ -198,7 +198,7 @@ def test_results_go_into_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     monkeypatch.setattr(summary, "write_blocks", lambda *arguments: written.append(arguments))
     summary.write_crash()
-    assert written == [("crash", summary.parts, summary.sentence)]
+    assert written == [(summary.DOCUMENT, "crash", summary.parts, summary.sentence)]
 
 
 def test_a_result_says_what_it_is_of(builds: Builds) -> None:
@@ -251,7 +251,7 @@ Kernel 6.12.1, modules {result["modules_sha256"]} (of this tree), {rest}.
     assert summary.sentence(result) == (
         "Power cuts, on Linux 6.12.1 (modules of this tree): 780 states were recovered and "
         "checked, after 90 cuts in 120 operations. 2 fail a check that stock ext4 passes in the "
-        "same workload (docs/reliability.md says which). 1 fail as on stock."
+        "same workload (docs/power-cuts.md says which). 1 fail as on stock."
     )
 
 
@@ -292,9 +292,7 @@ def test_the_sentence_names_what_it_does_not_count(builds: Builds) -> None:
     outcomes = [outcome(CASE, FAILURE), outcome(stock, FAILURE)]
     request = Request((CASE, off, stock))
     text = summary.sentence(result_of(request, outcomes, builds))
-    assert (
-        ": 260 states" in text and "passes in the same workload (docs/reliability.md says" in text
-    )
+    assert ": 260 states" in text and "passes in the same workload (docs/power-cuts.md says" in text
     other = replace(FAILURE, problems=("f: size is 0",))
     outcomes.append(outcome(off, FAILURE, other, other))
     assert summary.sentence(result_of(request, outcomes, builds)) == (

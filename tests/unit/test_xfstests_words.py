@@ -1,4 +1,4 @@
-"""What fastsync xfstests tells: on the terminal, and in docs/reliability.md."""
+"""What fastsync xfstests tells: on the terminal, and in docs/xfstests.md."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
