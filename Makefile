@@ -7,6 +7,7 @@ APT_PACKAGES := bc binutils bison bubblewrap ca-certificates debian-archive-keyr
 SOURCE_PACKAGE := linux-source-6.12
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
 PYTHON := .venv/bin/python
+export PYTHONUTF8 := 1
 PYTHON_CODE := fastsync_lab tests
 KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/host/kernels.toml)
 KERNEL_IN_FULL := 6.12
@@ -28,7 +29,7 @@ help: ## this list
 	@echo "  KERNEL=SERIES   for build, test and test-debug: another kernel, one of $(KERNELS),"
 	@echo "                  or a version of one (like 6.12.N)"
 	@echo "  FASTSYNC_CACHE=FOLDER"
-	@echo "                  where kernels, chroots and root images are kept (default: ~/.cache/fastsync)"
+	@echo "                  where kernels, chroots and root images are kept, in fastsync/ (default: ~/.cache)"
 
 setup: packages .venv/complete ## install what is needed (apt as root or by sudo, pip into .venv)
 

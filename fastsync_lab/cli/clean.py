@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fastsync_lab.cli.options import shown
-from fastsync_lab.host.paths import CACHED, build_dir, cache_dir
+from fastsync_lab.host.paths import build_dir, cache_dir
 
 
 def clean(
@@ -16,12 +16,7 @@ def clean(
     ] = False,
 ) -> None:
     """Remove what was built (build/)."""
-    found = [build_dir()] if build_dir().exists() else []
-    if cache:
-        found += [path for name in CACHED for path in sorted(cache_dir().glob(name))]
-    for path in found:
-        if path.is_dir():
+    for path in (build_dir(), *([cache_dir()] if cache else [])):
+        if path.exists():
             shutil.rmtree(path)
-        else:
-            path.unlink()
-        print(f"removed {shown(path)}")
+            print(f"removed {shown(path)}")

@@ -33,10 +33,11 @@ from fastsync_lab.study.keeper import Keeper
 RUNS = 10
 LIMIT_S = 3600.0  # of one call: then it hangs
 # Small ones that `make setup` installs. Each turn is a line. It ends between two turns, when the
-# file is gone: apt is never interrupted.
+# file is gone. apt is never interrupted: no signal of ours reaches the session that it is in.
 INSTALLER = """
 while [ -e "$0" ]; do
-    $SUDO env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --reinstall bc flex >&2 || exit
+    setsid --wait $SUDO env DEBIAN_FRONTEND=noninteractive \\
+        apt-get -q -y install --reinstall bc flex >&2 || exit
     echo done
 done
 """

@@ -17,3 +17,15 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise FastsyncError(f"cannot write into {folder}: {error.strerror}") from error
+
+
+def output_file(file: Path) -> Path:
+    """Where a file that a command is to write really lies: what is there will be replaced.
+
+    Raises FastsyncError when that is no file (a device, say), or cannot be made.
+    """
+    real = file.resolve()
+    if real.exists() and not real.is_file():
+        raise FastsyncError(f"cannot write {file}: it is no regular file")
+    check_writable(real.parent)
+    return real

@@ -16,7 +16,7 @@ from fastsync_lab.cli.options import (
     shown,
     starting,
 )
-from fastsync_lab.cli.output import check_writable
+from fastsync_lab.cli.output import output_file
 from fastsync_lab.host import needs
 from fastsync_lab.host.errors import check_names
 from fastsync_lab.host.glue import glue_patches
@@ -82,8 +82,7 @@ def run(
     check_mips(mips)
     check_names("study", names, list(known))
     check_names("device profile", device or [], profile_names())
-    for file in filter(None, (json, plot)):
-        check_writable(file.parent)
+    json, plot = (file and output_file(file) for file in (json, plot))
     needs.check_programs(needs.BUILD, needs.GUEST)
     with progress() as report:
         paths = run_studies(

@@ -44,7 +44,7 @@ def result_of(
 
 
 def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
-    """The cases of a result."""
+    """The cases of a result, held against stock's as this tree does it."""
     outcomes = []
     for data in result["cases"]:
         failures = [
@@ -52,7 +52,7 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
             for failure in data["failures"]
         ]
         outcomes.append(Outcome(**{**data, "case": Case(**data["case"]), "failures": failures}))
-    return outcomes
+    return compared_with_stock(outcomes)
 
 
 # What says which cases there are, and how they are shown.

@@ -210,8 +210,9 @@ def sentence(result: Mapping[str, Any]) -> str:
     """The README's line on a kernel."""
     results = load_results(result)
     made = sum(one.made for one in results if one.case.mode != CONTROL)
-    own = sum(verdict.rule == SETTLING for verdict in compare(results)[0])
-    others = len(result["differences"])
+    verdicts, differences = compare(results)
+    own = sum(verdict.rule == SETTLING for verdict in verdicts)
+    others = len(differences)
     as_on_stock = made - own - others
     settling = f" {own:,} are requests that stock does not make: each aborts the journal."
     return (

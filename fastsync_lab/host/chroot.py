@@ -5,6 +5,7 @@ and the compiler runs there. bubblewrap enters it, and its files belong to the u
 root. image.py packs such a system into the root of the guests.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -64,7 +65,7 @@ class Place:
     def refresh_package_lists(self, report: Report) -> None:
         """Ask apt for what Debian serves now; on this machine as root or through sudo."""
         report("updating apt's package lists")
-        sudo = [] if self.root or os.geteuid() == 0 else ["sudo"]
+        sudo = [] if self.root or os.geteuid() == 0 else ["sudo", "--non-interactive"]
         update = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "update"]
         run([*sudo, *self.argv(update)])
 
@@ -79,7 +80,8 @@ def place_for(recipe: Recipe | None, report: Report) -> Place:
     """
     if recipe is None:
         return HERE
-    root = cache_dir() / "chroots" / recipe.release
+    digest = hashlib.sha256(as_text(recipe).encode()).hexdigest()[:16]
+    root = cache_dir() / "chroots" / f"{recipe.release}-{digest}"
     make_once(recipe, root, f"a Debian {recipe.release} chroot", report)
     return Place(root)
 

@@ -1,7 +1,6 @@
 """Where things lie: the repository, the cache of unpacked kernels, build products and results."""
 
 import fcntl
-import hashlib
 import json
 import os
 import threading
@@ -14,9 +13,6 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import STOP
 
 LOCK_RETRY_S = 0.1
-# What the cache has, as patterns: all that `clean --cache` removes. The folder itself may be one
-# that a user has named, and have files of his own.
-CACHED = ("chroots", "debug", "downloads", "images", "kernels", "processors", "sqlite-*", "lock")
 
 
 def repo_root() -> Path:
@@ -25,12 +21,9 @@ def repo_root() -> Path:
 
 
 def cache_dir() -> Path:
-    """Kernels, images: $FASTSYNC_CACHE, else $XDG_CACHE_HOME/fastsync, else ~/.cache/fastsync."""
-    if own := os.environ.get("FASTSYNC_CACHE"):
-        return Path(own).absolute()
-    if xdg := os.environ.get("XDG_CACHE_HOME"):
-        return Path(xdg).absolute() / "fastsync"
-    return Path.home() / ".cache" / "fastsync"
+    """Kernels, images: fastsync/ in $FASTSYNC_CACHE, else in $XDG_CACHE_HOME, else in ~/.cache."""
+    named = os.environ.get("FASTSYNC_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache").absolute() / "fastsync"
 
 
 def build_dir() -> Path:
@@ -72,9 +65,8 @@ def claim(path: Path) -> IO[str]:
 
     Raises FastsyncError when another run has it.
     """
-    where = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:8]
-    lock = build_dir() / "locks" / f"{path.name}-{where}"
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
     file = lock.open("w")
     if not try_lock(file):
         file.close()

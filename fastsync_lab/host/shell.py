@@ -15,6 +15,8 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.interrupt import STOP, signal_group
 
 GRACE_S = 0.4  # for a child to remove what it has half made, once it is told to end
+# LANG as well: the kernel's Makefile unsets LC_ALL.
+ENGLISH = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8", "LANGUAGE": ""}
 LOOK_EACH_S = 0.5
 
 Stream = int | IO[bytes] | None
@@ -68,15 +70,15 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived command in a process group of its own; `env` is added to the environment.
 
-    It inherits `pass_fds`. Raises FastsyncError when the program is not there, Interrupted when a
-    signal has come.
+    Its messages are in English, for what reads them. It inherits `pass_fds`. Raises FastsyncError
+    when the program is not there, Interrupted when a signal has come.
     """
     try:
         return STOP.start(
             lambda: subprocess.Popen(
                 list(argv),
                 cwd=cwd,
-                env={**os.environ, **env} if env else None,
+                env={**os.environ, **ENGLISH, **(env or {})},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

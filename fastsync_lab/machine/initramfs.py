@@ -22,8 +22,8 @@ FOLDER = stat.S_IFDIR | 0o755
 
 def modules_for(tree: KernelTree, names: Iterable[str]) -> list[Path]:
     """The files of modules and of all that they need, in the order to load them."""
-    argv = ["/sbin/modprobe", "--dirname", str(tree.modules_dir.parents[2])]
-    argv += ["--set-version", tree.release, "--show-depends"]
+    argv = ["/sbin/modprobe", "--config=/dev/null", f"--dirname={tree.modules_dir.parents[2]}"]
+    argv += [f"--set-version={tree.release}", "--show-depends"]
     files: dict[Path, None] = {}
     for name in names:
         files |= dict.fromkeys(parse_show_depends(run([*argv, name]).stdout))

@@ -135,9 +135,11 @@ class Vm:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None and self._process is not None:
-            self._power_off(self._process)
-        self.kill()
+        try:
+            if kind is None and self._process is not None:
+                self._power_off(self._process)
+        finally:
+            self.kill()
 
     @STOP.held()
     def kill(self) -> None:

@@ -17,6 +17,7 @@ from fastsync_lab.study.pages import (
     by_machine,
     count,
     describe_builds,
+    gaps,
     in_order,
     lines_in,
     study_parts,
@@ -62,34 +63,6 @@ def absent(text: str) -> str:
 
 
 # --- a study -------------------------------------------------------------------------------------
-
-
-def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]:
-    """What a full run has and these results do not: devices, file systems or schedulers."""
-    lines = lines_in(results)
-    axes, elsewhere = study.full, study.not_on(series)
-    there = {
-        "device": {line.place.device for line in lines},
-        "file system": {line.place.system for line in lines},
-        "scheduler": {line.place.scheduler for line in lines},
-        "workload": {line.place.workload for line in lines},
-    }
-    wanted = {
-        "device": axes.devices,
-        "file system": tuple(
-            dict.fromkeys(one.name for one in axes.systems if one.name not in elsewhere)
-        ),
-        "scheduler": tuple(one.name for one in axes.schedulers),
-        "workload": tuple(one.name for one in axes.workloads),
-    }
-    missing = {
-        axis: [name for name in names if name not in there[axis]] for axis, names in wanted.items()
-    }
-    return [
-        f"Linux {series}, not measured yet: {axis} {', '.join(names)}."
-        for axis, names in missing.items()
-        if names
-    ]
 
 
 def how_to_repeat(line: Line, results: Iterable[Result]) -> str:
@@ -181,7 +154,7 @@ def devices_grid() -> Grid:
     for one in map(load_profile, DEVICES):
         times = (
             *(one.write_ns, one.write_ns + one.random_write_ns),
-            *(one.flush_ns if one.volatile_cache else 0, one.fua_ns),
+            *(one.flush_ns if one.volatile_cache else 0, one.write_ns + one.fua_ns),
         )
         figures = [f"{ns / 1000:,.0f}" for ns in times]
         speed = f"{one.write_mib_s:,}" if one.write_mib_s else "no limit"

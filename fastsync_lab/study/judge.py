@@ -194,6 +194,8 @@ def sweep_verdicts(requirement: Requirement, lines: Sequence[Line]) -> list[Verd
     mine = [line for line in lines if requirement.where.has(line.place)]
     for series in sweeps(mine).values():
         values = [line.value(requirement.metric) for line in series]
+        if len(values) < 2:
+            continue  # no step
         if requirement.falls:
             values = [1 / value for value in values if value]
         first, last = series[0].place, series[-1].place
@@ -203,13 +205,19 @@ def sweep_verdicts(requirement: Requirement, lines: Sequence[Line]) -> list[Verd
 
 
 def base_of(requirement: Requirement, own: Place, lines: Iterable[Line]) -> float | None:
-    """The value that a figure is held against; None where there is none."""
-    found = (
-        line.value(requirement.metric)
+    """The value that a figure is held against; None where there is none, or a system is missing.
+
+    (Not every scheduler is run beside every workload.)
+    """
+    there = [
+        line
         for line in lines
         if requirement.metric in line.stats and requirement.over.has_beside(line.place, own)
-    )
-    return (max if requirement.greatest else min)(found, default=None)
+    ]
+    if not {line.place.system for line in there}.issuperset(requirement.over.systems):
+        return None
+    values = (line.value(requirement.metric) for line in there)
+    return (max if requirement.greatest else min)(values, default=None)
 
 
 def compared_verdicts(requirement: Requirement, lines: Sequence[Line]) -> list[Verdict]:

@@ -125,6 +125,34 @@ def describe_builds(results: Iterable[Result]) -> list[Part]:
     return [f"With {len(builds)} builds of the modules:", Grid(head, lines, texts=2)]
 
 
+def gaps(study: Study[Any], series: str, results: Sequence[Result]) -> list[str]:
+    """What a full run has and these results do not: devices, file systems or schedulers."""
+    lines = lines_in(results)
+    axes, elsewhere = study.full, study.not_on(series)
+    there = {
+        "device": {line.place.device for line in lines},
+        "file system": {line.place.system for line in lines},
+        "scheduler": {line.place.scheduler for line in lines},
+        "workload": {line.place.workload for line in lines},
+    }
+    wanted = {
+        "device": axes.devices,
+        "file system": tuple(
+            dict.fromkeys(one.name for one in axes.systems if one.name not in elsewhere)
+        ),
+        "scheduler": tuple(one.name for one in axes.schedulers),
+        "workload": tuple(one.name for one in axes.workloads),
+    }
+    missing = {
+        axis: [name for name in names if name not in there[axis]] for axis, names in wanted.items()
+    }
+    return [
+        f"Linux {series}, not measured yet: {axis} {', '.join(names)}."
+        for axis, names in missing.items()
+        if names
+    ]
+
+
 # --- what comes first ----------------------------------------------------------------------------
 
 
@@ -225,6 +253,8 @@ def page_parts(study: Study[Any], results: Sequence[Result]) -> list[Part]:
         judged = verdicts(studies, lines)
         parts += [f"## Linux {machine}", *environments(found), *describe_builds(found)]
         parts += older_modules(found)
+        if absent := gaps(study, found[0].series, found):
+            parts.append("\n".join(f"- {one}" for one in absent))
         parts.append(f"### Linux {machines_of(lines)} ({count(lines)})")
         parts += [*embedded(study, lines), *study_parts(study, found)]
         parts.append(f"### Linux {machine}: {reached(judged)} are met")
@@ -323,6 +353,6 @@ def write_pages(results: Sequence[Result], studies: Studies) -> None:
 
 def remove_others(folder: Path, kept: Iterable[str]) -> None:
     """Remove what was written for what is not shown any more."""
-    for path in folder.iterdir():
-        if path.name not in kept:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.suffix in (".md", ".png") and path.name not in kept:
             path.unlink()

@@ -48,6 +48,7 @@ from fastsync_lab.study.rows import METRICS, Subjects, Values, check_metrics
 from fastsync_lab.study.store import (
     DIGITS,
     FORMAT,
+    kept_date,
     kept_runs,
     load_result,
     modules_of,
@@ -171,6 +172,11 @@ def run_job(
         return _run_job(job, setting, stop, report, tally)
 
 
+def now() -> str:
+    """The time, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def _run_job(
     job: Job, setting: Setting, stop: threading.Event, report: Report, tally: Tally
 ) -> Path:
@@ -185,7 +191,7 @@ def _run_job(
         "title": job.study.axes(quick=job.quick).title,
         "device": job.profile.name,
         "complete": False,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": kept_date(job.name, whole=not job.quick) or now(),
         "source_sha256": {name: setting.sources[name] for name in modules_of(environment)},
         "environment": environment,
         "cells": records,
@@ -211,6 +217,7 @@ def _run_job(
                         raise FastsyncError(f"{job.name}: stopped after {done} of {job.runs} runs")
                     run = guest.run_cell(cell, len(record["runs"]))
                     record["runs"].append(run)
+                    result["date"] = now()
                     write_json(partial_path(job.name), result)
                     done += 1
                     tally.add(f"{job.name} {done}/{job.runs}: {cell.name}: {summary(run)}")

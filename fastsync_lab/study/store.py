@@ -146,6 +146,12 @@ def kept_runs(name: str, *, whole: bool) -> dict[str, list[dict[str, Any]]]:
     return kept | runs_in(partial_path(name))
 
 
+def kept_date(name: str, *, whole: bool) -> str | None:
+    """When the last of kept_runs() was finished; None where there is none."""
+    files = [partial_path(name), *([results_dir() / f"{name}.json"] if whole else [])]
+    return next((str(json.loads(one.read_text())["date"]) for one in files if runs_in(one)), None)
+
+
 def runs_in(path: Path) -> dict[str, list[dict[str, Any]]]:
     """The runs by cell key in a file of this format."""
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastsync_lab.host.build import source_digest
 from fastsync_lab.machine.processor import DEFAULT_MIPS, SPEEDS, load_processor
+from fastsync_lab.studies.qasio import OTHERS
 from fastsync_lab.study.rows import Line, Place, Stat, series_name
 from fastsync_lab.study.store import Result, modules_of, parse_result
 
@@ -155,8 +156,8 @@ def waits(scheduler: str, p99_ms: float, writer: float) -> Cell:
 
 
 def scheduled(own_ms: float, base_ms: float = 9.0) -> Result:
-    cells = [waits("no writer", 0.1, 0.0), waits("mq-deadline", base_ms, 50.0)]
-    cells += [waits("bfq", base_ms - 0.4, 50.0), waits("qasio, boost off", 1.0, 50.0)]
+    cells = [waits("no writer", 0.1, 0.0), waits("qasio, boost off", 1.0, 50.0)]
+    cells += [waits(name, base_ms - 0.4 * (name == "bfq"), 50.0) for name in OTHERS]
     return result([*cells, waits("qasio", own_ms, 49.0)], "qasio", device="emmc")
 
 

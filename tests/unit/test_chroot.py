@@ -69,7 +69,9 @@ def test_chroot_is_made_once_and_leaves_nothing_else(made: list[list[str]]) -> N
     count = len(made)
     assert chroot.place_for(RECIPE, silent) == place
     assert len(made) == count
-    assert {path.name for path in place.root.parent.iterdir()} == {"trixie", "trixie.lock"}
+    name = place.root.name
+    assert name.startswith("trixie-")
+    assert {path.name for path in place.root.parent.iterdir()} == {name, f"{name}.lock"}
 
 
 def packed(system: Path, folder: Path) -> None:
@@ -110,7 +112,7 @@ def other_recipe(_root: Path) -> Recipe:
 
 
 def interrupted(root: Path) -> Recipe:
-    root.rename(root.with_suffix(".half"))
+    root.rename(root.with_name(f"{root.name}.half"))
     return RECIPE
 
 
@@ -126,9 +128,9 @@ def test_chroot_is_made_again(made: list[list[str]], change: Callable[[Path], Re
     (root / "old").write_text("")
     recipe = change(root)
     place = chroot.place_for(recipe, silent)
-    assert whole(place)
-    assert not (root / "old").exists()
-    assert json.loads(chroot.note_of(root).read_text())["packages"] == list(recipe.packages)
+    assert whole(place) and place.root is not None
+    assert not (place.root / "old").exists()
+    assert json.loads(chroot.note_of(place.root).read_text())["packages"] == list(recipe.packages)
     assert len([argv for argv in made if "mmdebstrap" in argv]) == 2
 
 
@@ -141,8 +143,12 @@ def test_chroot_sees_the_cache_and_build_under_their_own_paths(
     bound = [
         tuple(argv[place + 1 : place + 3]) for place, word in enumerate(argv) if word == "--bind"
     ]
-    cache, built = str(tmp_path / "cache"), str(tmp_path / "build")
-    assert bound == [(f"{cache}/chroots/trixie", "/"), (cache, cache), (built, built)]
+    cache, built = str(tmp_path / "cache" / "fastsync"), str(tmp_path / "build")
+    assert bound == [
+        (str(chroot.place_for(RECIPE, silent).root), "/"),
+        (cache, cache),
+        (built, built),
+    ]
 
 
 SAID = """\
@@ -220,7 +226,7 @@ def test_only_the_package_lists_of_this_machine_are_roots(
     place.refresh_package_lists(silent)
     assert not [argv for argv in made if "sudo" in argv]
     HERE.refresh_package_lists(silent)
-    assert made[-1][:2] == ["sudo", "apt-get"]
+    assert made[-1][:3] == ["sudo", "--non-interactive", "apt-get"]
     monkeypatch.setattr("os.geteuid", lambda: 0)
     HERE.refresh_package_lists(silent)
     assert made[-1][0] == "apt-get"

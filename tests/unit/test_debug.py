@@ -61,6 +61,10 @@ def test_race_of_unknown_origin_has_one_access() -> None:
     assert race.functions == {"jbd2_carrier_done"} and races.is_ours(race)
 
 
+def test_a_race_whose_accesses_are_cut_off_counts() -> None:
+    assert races.is_ours(races.Race("BUG: KCSAN: data-race in a / b", ()))
+
+
 def test_who_called_the_caller_does_not_count() -> None:
     (race,) = races.parse_races(report_of(("x", "y", "jbd2_carrier_wait"), ("z",)))
     assert not races.is_ours(race)

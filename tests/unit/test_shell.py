@@ -40,3 +40,9 @@ def test_time_out_kills_the_whole_group(tmp_path: Path) -> None:
 def test_environment_is_added_to() -> None:
     done = shell.run(["sh", "-c", "echo $FASTSYNC_X $HOME"], env={"FASTSYNC_X": "1"})
     assert done.stdout == f"1 {os.environ.get('HOME', '')}\n"
+
+
+def test_programs_speak_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")
+    assert shell.run(["sh", "-c", "echo $LC_ALL-$LANGUAGE"]).stdout == "C.UTF-8-\n"

@@ -8,6 +8,7 @@ import pytest
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.studies import beside, mobile
 from fastsync_lab.study.contract import AS_IT_IS, Cell, FileSystem, Output
+from fastsync_lab.study.eager_bars import NEAREST_PEERS
 from fastsync_lab.study.filesystems import DEFER, DEFER_EAGER, EAGER, STOCK
 from fastsync_lab.study.grid import Grid
 from fastsync_lab.study.judge import judge
@@ -80,9 +81,10 @@ def test_what_is_required_beside_a_neighbour() -> None:
         "append 10/s beside creates: eager, p99 over stock": True,
     }
     assert list(judged(stock=(4, 4), eager=(2, 5)).values()) == [False, True, False]
+    p99_ns = {**{one.name: 6 for one in NEAREST_PEERS}, "xfs": 4, "eager": 5}
     lines = [
         line("beside", "create 1/s beside untar", system, "sync", p99_ns=value)
-        for system, value in (("eager", 5), ("xfs", 4), ("f2fs", 6))
+        for system, value in p99_ns.items()
     ]
     (only,) = judge({"beside": beside.STUDY.required}, lines)
     assert only.what == "eager, p99 over the best peer" and only.figure == 1.25

@@ -172,6 +172,13 @@ def test_of_several_bases_the_least_counts_or_the_greatest() -> None:
     assert [one.figure for one in judge({"e": [best]}, lines)] == [0.25]
 
 
+def test_nothing_is_held_against_peers_of_which_one_is_missing() -> None:
+    best = replace(SPEED, over=Where(systems=("stock", "xfs")), greatest=True)
+    lines = [fast(4.0), fast(8.0, "stock"), fast(16.0, "xfs")]
+    assert [one.figure for one in judge({"e": [best]}, lines)] == [0.25]
+    assert judge({"e": [best]}, lines[:-1]) == []
+
+
 def test_a_control_is_of_the_same_file_system() -> None:
     beside = replace(SPEED, where=Where(workloads=("loud",)), over=Where(workloads=("quiet",)))
     lines = [
@@ -267,6 +274,7 @@ def test_each_device_has_a_sweep_of_its_own() -> None:
     assert [v.figure for v in volume] == [1.0, 1.0]  # what was not written is no step
 
 
-def test_a_sweep_of_one_interval_never_falls() -> None:
-    (found,) = sweep_verdicts(STEP, swept([7], [1]))
-    assert (found.kernel, found.name, found.figure) == ("6.12.1", "interval 1 to 1 ms", 1.0)
+def test_a_sweep_of_one_interval_has_no_step() -> None:
+    assert sweep_verdicts(STEP, swept([7], [1])) == []
+    (found,) = sweep_verdicts(STEP, swept([7, 8], [1, 1]))
+    assert (found.kernel, found.name) == ("6.12.1", "interval 1 to 10 ms")

@@ -11,7 +11,6 @@ from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.machine.device import profile_names
 from fastsync_lab.studies import studies
 from fastsync_lab.study import figures, keeper, pages, plot, show
-from fastsync_lab.study.chapters import gaps
 from fastsync_lab.study.documents import marks, replace_block
 from fastsync_lab.study.grid import Grid, in_markdown
 from fastsync_lab.study.store import Result, parse_result
@@ -80,6 +79,7 @@ def test_pages_have_all_figures_and_name_those_that_are_missed() -> None:
     row = "| sata-ssd | sequential | 200 | 500 | 495 | 496 | 0.990 | 0.992 | 2.48 | 12.0 | 0.240 |"
     assert row in text
     assert "- not stable: sata-ssd, random, stock: 230 ± 130 ops/s" in text
+    assert "- Linux 6.12, not measured yet: device emmc, ufs, nvme," in text
     assert "### Linux 6.12: 12 of 12 targets are met" in text and "MISS" not in text
     text = page("interval", results)
     assert "| sata-ssd | truncate | 230; 16.0 | 230; 16.0 | 400; 10.0 |" in text
@@ -141,7 +141,7 @@ def test_what_a_kernel_does_not_have_is_left_empty_and_not_asked_for() -> None:
     assert grid is not None
     row = dict(zip(grid.head, grid.lines[0], strict=True))
     assert (row["defer+eager"], row["defer+eager ÷ stock"], row["defer"]) == ("-", "-", "104")
-    assert not any("eager" in gap for gap in gaps(files, "6.1", [old]))
+    assert not any("eager" in gap for gap in pages.gaps(files, "6.1", [old]))
     with pytest.raises(FastsyncError, match="the result lacks defer\\+eager"):
         show.beside_grid(files, pages.lines_in([result(cells, study="files")]))
 

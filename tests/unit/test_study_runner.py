@@ -105,6 +105,11 @@ def run(
     return result
 
 
+def there(folder: Path) -> list[str]:
+    """The files of a folder, without locks."""
+    return [path.name for path in folder.iterdir() if path.suffix != ".lock"]
+
+
 def test_an_interrupted_run_goes_on_where_it_stopped(
     job: plan.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,13 +119,13 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     with pytest.raises(FastsyncError, match="ended by itself"):
         run(job, setting)
     partial = tmp_path / "results" / "x-full-6.12-nvme.partial.json"
-    assert [path.name for path in partial.parent.iterdir()] == [partial.name]
+    assert there(partial.parent) == [partial.name]
     assert len(json.loads(partial.read_text())["cells"]) == 12
     with pytest.raises(FastsyncError, match="stopped after 3 of 24 runs"):
         run(job, setting, stop=True)
     result = run(job, setting, say=said.append, tally=said.append)
     assert len(FakeGuest.ran) == 4 + 21 and len(set(FakeGuest.ran)) == 24
-    assert [file.name for file in partial.parent.iterdir()] == ["x-full-6.12-nvme.json"]
+    assert there(partial.parent) == ["x-full-6.12-nvme.json"]
     assert result["complete"] is True
     assert result["source_sha256"] == {"fastsync": "sources of fastsync"}
     assert all(cell["runs"] == [RUN, RUN] for cell in result["cells"])
@@ -195,6 +200,19 @@ def test_a_partial_file_that_cannot_be_read_keeps_nothing(
     assert store.kept_runs("x", whole=True) == {}
     store.partial_path("x").write_text(json.dumps({"cells": [{"key": "k", "runs": [RUN]}]}))
     assert store.kept_runs("x", whole=False) == {"k": [RUN]}
+
+
+def test_a_result_keeps_its_date_until_something_is_measured(
+    job: plan.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dates = iter(["first", *["last"] * 99])
+    monkeypatch.setattr(runner, "now", lambda: next(dates))
+    setting = make_setting(tmp_path)
+    assert run(job, setting)["date"] == "last"
+    monkeypatch.setattr(runner, "now", lambda: "now")
+    assert run(job, setting)["date"] == "last"
+    more = replace(job, study=replace(STUDY, full=replace(FULL, runs=3)))
+    assert run(more, setting)["date"] == "now"
 
 
 def test_a_full_run_measures_what_has_changed_since_the_last(job: plan.Job, tmp_path: Path) -> None:
