@@ -134,7 +134,7 @@ def write_report(studies: Studies, report: Report = silent) -> Path:
 
     Raises FastsyncError when there is no full result, or a document lacks its marks.
     """
-    results = load_full()
+    results = load_full(studies)
     report("writing the documents and their plots")
     write_pages(results, studies)
     profiles.write_profiles(results)

@@ -33,7 +33,7 @@ from fastsync_lab.studies import studies
 from fastsync_lab.study.plot import draw
 from fastsync_lab.study.runner import run_studies
 from fastsync_lab.study.show import print_results
-from fastsync_lab.study.store import load_result
+from fastsync_lab.study.store import load_result, write_rows
 
 
 def run(
@@ -91,10 +91,11 @@ def run(
             kernel=kernel,
             devices=device or None,
             mips=mips,
-            json_path=json,
             report=report,
         )
     results = [load_result(path) for path in paths]
+    if json is not None:
+        write_rows(json, results)
     print_results(results, known)
     if plot is not None:
         draw(results, known, plot)

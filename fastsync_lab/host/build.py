@@ -76,7 +76,7 @@ def sync_sources(fresh: Path, target: Path) -> None:
 
 
 def fingerprint(tree: KernelTree, files: Sequence[Path]) -> str:
-    """A hash over everything that a build depends on."""
+    """A hash over everything that a build depends on, but for the compiler's version."""
     digest = hashlib.sha256()
     digest.update(f"{tree.debian_version} {tree.headers_dir} {chroot_of(tree)}\n".encode())
     config = [tree.headers_dir / ".config"] if tree.variant else []  # Debian's never changes

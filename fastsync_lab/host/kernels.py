@@ -173,7 +173,7 @@ def upstream_version(debian_version: str) -> str:
 
 
 def version_key(debian_version: str) -> tuple[int, ...]:
-    """Orders the Debian versions of one series."""
+    """Orders series, and the Debian versions of one."""
     return tuple(int(number) for number in re.findall(r"\d+", debian_version))
 
 

@@ -5,10 +5,12 @@ add it to the group of the work that runs it; `make setup` has to install it (AP
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 
 from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.host.paths import build_dir, cache_dir
 
 # What kernels and programs are made with, and what makes the chroots in which some are.
 BUILD = ("apt-cache", "apt-get", "dpkg-deb", "tar", "xz", "depmod", "patch", "make", "gcc", "strip",
@@ -20,6 +22,7 @@ GUEST = ("qemu-system-x86_64", "setpriv", "prlimit", "taskset", "modprobe", "mkf
 IMAGES = ("mkfs.ext4", "dumpe2fs", "debugfs", "e2fsck")  # file systems that the host makes or reads
 DATABASE = ("mariadbd",)
 
+PLAIN_PATH = r"[\w/.+~@=-]+"  # make and the kernel's makefiles split or expand all else
 SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")  # not everybody's PATH has them
 
 
@@ -30,6 +33,14 @@ def missing(programs: Iterable[str]) -> list[str]:
 
 
 def check_programs(*groups: Sequence[str]) -> None:
-    """Raise FastsyncError that names every program of these groups that is missing."""
+    """Raise FastsyncError that names every program of these groups that is missing.
+
+    Or, if something is to be built, a folder in which the kernel's makefiles cannot.
+    """
     if names := missing(name for group in groups for name in group):
         raise FastsyncError(f"missing on this machine: {', '.join(names)}; try `make setup`")
+    for folder in (build_dir(), cache_dir()) if BUILD in groups else ():
+        if not re.fullmatch(PLAIN_PATH, str(folder)):
+            raise FastsyncError(
+                f"nothing can be built in {folder!s}: a path may have letters, digits and /._+~@=-"
+            )

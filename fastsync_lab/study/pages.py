@@ -311,43 +311,48 @@ def peers(study: Study[Any], lines: Sequence[Line]) -> list[Part]:
 # --- all of it -----------------------------------------------------------------------------------
 
 
-def load_full() -> list[Result]:
-    """All full results. Raises FastsyncError when there is none."""
+def load_full(studies: Studies) -> list[Result]:
+    """All full results. Raises FastsyncError when there is none, or one of another study."""
     loaded = [load_result(path) for path in full_results()]
     if not loaded:
         raise FastsyncError("results/ holds no full result; try `./fastsync run --full overwrite`")
+    if unknown := sorted({result.study for result in loaded} - {*studies}):
+        raise FastsyncError(f"results/ has results of no study of this tree: {', '.join(unknown)}")
     return loaded
 
 
 def write_pages(results: Sequence[Result], studies: Studies) -> None:
     """Write the README's figures, the pages of docs/, the targets and the plots that these show.
 
-    Raises FastsyncError when a document lacks its marks, or a result what is compared.
+    Raises FastsyncError when a document lacks its marks, or a result what is compared; the pages
+    are as they were then.
     """
-    docs, plots = repo_root() / "docs", {}
-    write_whole(docs / f"{RESULTS}.md", in_markdown(results_parts(results, studies)) + "\n")
-    written = []
+    docs = repo_root() / "docs"
+    pages = {docs / f"{RESULTS}.md": in_markdown(results_parts(results, studies)) + "\n"}
+    gains = gain_parts(results, studies)
+    blocks = [(docs / EXPERIMENTS, TARGETS_BLOCK, markdown(targets_grid(studies)))]
+    plots: dict[str, Figure] = {}
     for name, mine in by_study(results).items():
         study = studies[name]
-        path = docs / RESULTS / f"{name}.md"
-        write_whole(path, in_markdown(page_parts(study, mine)) + "\n")
-        written.append(path.name)
+        pages[docs / RESULTS / f"{name}.md"] = in_markdown(page_parts(study, mine)) + "\n"
         if study.front:
             first = in_markdown(first_parts(mine, {name: study}))
-            write_block(docs / f"{study.front}.md", name, first)
+            blocks.append((docs / f"{study.front}.md", name, first))
         for found in by_machine(mine).values():
             for figure in figures_of(study, lines_in(found)):
                 if figure.kind in EMBEDDED:
                     plots[plot_path(figure)] = figure
-    remove_others(docs / RESULTS, written)
-    write_block(docs / EXPERIMENTS, TARGETS_BLOCK, markdown(targets_grid(studies)))
-    block = gain_parts(results, studies)
     if drawn := picture(results):
         plots[README_PLOT] = drawn
-        block.insert(0, f"![{drawn.alt}](results/{README_PLOT})")
-    write_block(repo_root() / README, README_BLOCK, in_markdown(block))
+        gains.insert(0, f"![{drawn.alt}](results/{README_PLOT})")
+    blocks.append((repo_root() / README, README_BLOCK, in_markdown(gains)))
+    for path, text in pages.items():
+        write_whole(path, text)
+    for document, name, block in blocks:
+        write_block(document, name, block)
     for name, figure in plots.items():
         write_png(figure, results_dir() / name)
+    remove_others(docs / RESULTS, {path.name for path in pages})
     remove_others(results_dir() / "plots", {Path(path).name for path in plots})
 
 

@@ -138,7 +138,7 @@ class Stat:
         return self.spread <= STABLE * abs(self.median)
 
     def over(self, base: "Stat") -> "Stat":
-        """The ratio of two figures; its spread is what both spreads may do to it at most.
+        """The ratio of two figures; its spread is what both spreads may do to it, to first order.
 
         It is unknown where one of them is of one run: then the ratio is as of one run, too.
         """

@@ -50,10 +50,8 @@ from fastsync_lab.study.store import (
     FORMAT,
     kept_date,
     kept_runs,
-    load_result,
     modules_of,
     partial_path,
-    tidy,
     write_result,
 )
 
@@ -254,13 +252,11 @@ def run_studies(
     kernel: str,
     devices: Sequence[str] | None,
     mips: int = DEFAULT_MIPS,
-    json_path: Path | None,
     report: Report,
 ) -> list[Path]:
     """Run studies and return their result files, one for each study and device.
 
-    `json_path`: all rows in one file, besides. Raises FastsyncError when anything fails; run
-    again, it goes on with what is missing.
+    Raises FastsyncError when anything fails; run again, it goes on with what is missing.
     """
     series = find_series(kernel)
     for study in studies:
@@ -275,11 +271,4 @@ def run_studies(
 
     done = share_out(jobs, [work] * min(PARALLEL_GUESTS, len(jobs)), stop)
     found = {name: path for paths in done for name, path in paths.items()}
-    paths = [found[job.name] for job in jobs]
-    if json_path is not None:
-        results = [load_result(path) for path in paths]
-        environments = [result.environment for result in results]
-        write_json(
-            json_path, {"format": FORMAT, "environments": environments, "rows": tidy(results)}
-        )
-    return paths
+    return [found[job.name] for job in jobs]

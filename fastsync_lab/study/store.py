@@ -243,8 +243,14 @@ def rows_in(data: Mapping[str, Any], kernel: str) -> Iterator[Row]:
                 yield Row(place, number, values)
 
 
+def write_rows(path: Path, results: Sequence[Result]) -> None:
+    """All rows in one file, flat: axes, number of the run and metrics are keys of one object."""
+    environments = [result.environment for result in results]
+    write_json(path, {"format": FORMAT, "environments": environments, "rows": tidy(results)})
+
+
 def tidy(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """All rows, flat: the axes, the run's number and the metrics are keys beside each other."""
+    """The rows as objects."""
     return [
         {**asdict(row.place), "run": row.run, **row.values}
         for result in results

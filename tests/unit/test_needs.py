@@ -102,3 +102,14 @@ def test_make_setup_installs_what_has_them() -> None:
     installed = {*match[1].replace("\\", " ").split(), ""}
     wanted = {package_of.get(name, name) for group in GROUPS for name in group}
     assert wanted <= installed
+
+
+@pytest.mark.parametrize("name", ["with blank", "a:b", "a,b", "$x"])
+def test_a_folder_that_make_would_split_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs, "missing", lambda _: [])
+    monkeypatch.setenv("FASTSYNC_CACHE", str(tmp_path / name))
+    with pytest.raises(FastsyncError, match="nothing can be built in"):
+        needs.check_programs(needs.BUILD, needs.GUEST)
+    needs.check_programs(needs.IMAGES)

@@ -178,7 +178,7 @@ def test_a_long_table_can_be_searched(rows: int, field: bool) -> None:
 def test_the_page_lies_in_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Sequence[Result]] = []
     monkeypatch.setattr(report, "build_dir", lambda: tmp_path / "build")
-    monkeypatch.setattr(report, "load_full", lambda: [result(four((1, 2, 2, 2)))])
+    monkeypatch.setattr(report, "load_full", lambda _: [result(four((1, 2, 2, 2)))])
     monkeypatch.setattr(report, "write_pages", lambda results, _: written.append(results))
     monkeypatch.setattr(profiles, "write_profiles", written.append)
     aged: list[None] = []

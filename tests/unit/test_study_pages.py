@@ -201,7 +201,7 @@ def test_the_report_is_made_of_whole_full_runs_only(
     monkeypatch.setattr(pages, "results_dir", lambda: folder)
     monkeypatch.setattr(pages, "repo_root", lambda: tmp_path)
     with pytest.raises(FastsyncError, match="no full result"):
-        pages.load_full()
+        pages.load_full(studies())
     docs = tmp_path / "docs"
     (docs / "results").mkdir(parents=True)
     (docs / "results" / "of-before.md").write_text("")
@@ -219,9 +219,9 @@ def test_the_report_is_made_of_whole_full_runs_only(
         (folder / f"{name}.json").write_text(json.dumps(value))
     (folder / "plots").mkdir()
     (folder / "plots" / "of-before.png").write_bytes(b"")
-    pages.write_pages(pages.load_full(), studies())
+    pages.write_pages(pages.load_full(studies()), studies())
     text = readme.read_text()
-    pages.write_pages(pages.load_full(), studies())
+    pages.write_pages(pages.load_full(studies()), studies())
     assert readme.read_text() == text
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
     assert "](results/gains.png)" in text
@@ -230,6 +230,8 @@ def test_the_report_is_made_of_whole_full_runs_only(
     assert sorted(map(str, written)) == ["experiments.md", "results.md", "results/overwrite.md"]
     assert "7.2.3" not in text + (docs / "results.md").read_text()
     pngs = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
+    with pytest.raises(FastsyncError, match="no study of this tree: overwrite"):
+        pages.load_full({})
     assert pngs == ["gains.png", "plots/overwrite-6.12-random-speed.png"]
 
 
