@@ -99,7 +99,7 @@ def run(
     print_results(results, known)
     if plot is not None:
         draw(results, known, plot)
-        print(f"drew {shown(plot.absolute())}")
+        print(f"drew {shown(plot)}")
 
 
 def list_all() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from fastsync_lab.host.chroot import Place, place_for
 from fastsync_lab.host.errors import FastsyncError, UsageError
 from fastsync_lab.host.kernels import (
-    HALF,
     SOURCE_MEMBERS,
     KernelTree,
     Offer,
@@ -194,7 +193,7 @@ def fetch_version(series: Series, found: Offer, place: Place, report: Report) ->
         download(package, version, checksum, downloads, place, report)
         for package, checksum in found.packages.items()
     ]
-    root, half = kernels_dir() / name, kernels_dir() / f"{name}{HALF}"
+    root, half = kernels_dir() / name, kernels_dir() / f"{name}.half"
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
     unpack(debs, tree_at(half, series, version, found.release), half, report)

@@ -19,7 +19,6 @@ from fastsync_lab.host.options import MODES, MTIME_MODES
 from fastsync_lab.host.paths import cache_dir
 from fastsync_lab.host.shell import run
 
-HALF = ".half"  # the end of a folder's name while a kernel is unpacked into it
 UML = "uml"  # the variant that is a program of the host
 SOURCE_MEMBERS = (
     "Makefile",
@@ -278,11 +277,10 @@ def cached_trees(series: Series) -> dict[str, KernelTree]:
     """
     trees = {}
     for file in sorted(kernels_dir().glob("*/tree.json")):
-        if file.parent.suffix == HALF:
-            continue
         note = json.loads(file.read_text())
         version = note["debian_version"]
-        if note.get("series") == series.name:
+        whole = file.parent.name == folder_name(version)  # else it was interrupted
+        if whole and note.get("series") == series.name:
             tree = tree_at(file.parent, series, version, note["release"])
             if all((tree.source_dir / member).exists() for member in SOURCE_MEMBERS):
                 trees[version] = tree

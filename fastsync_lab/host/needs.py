@@ -42,5 +42,5 @@ def check_programs(*groups: Sequence[str]) -> None:
     for folder in (build_dir(), cache_dir()) if BUILD in groups else ():
         if not re.fullmatch(PLAIN_PATH, str(folder)):
             raise FastsyncError(
-                f"nothing can be built in {folder!s}: a path may have letters, digits and /._+~@=-"
+                f"nothing can be built in {folder}: a path may have letters, digits and /._+~@=-"
             )
