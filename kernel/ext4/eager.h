@@ -169,6 +169,8 @@ int ext4_eager_sync_fs(struct super_block *sb);
 /* eager_hold.c */
 bool ext4_eager_hold_shared(struct inode *inode);
 bool ext4_eager_hold(struct inode *inode);
+bool ext4_eager_hold_shrink(struct inode *inode, loff_t size);
+void ext4_eager_settle_file(struct inode *inode);
 void ext4_eager_release(struct inode *inode, bool held);
 int ext4_eager_check_settled(struct inode *inode);
 int ext4_eager_hold_direct(struct inode *inode, bool nowait);
@@ -177,8 +179,6 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 			    ext4_fsblk_t block, unsigned long count);
 void ext4_eager_write_failed(struct inode *inode, struct buffer_head *bh);
 bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio);
-void ext4_eager_begin_truncate(struct inode *inode);
-void ext4_eager_truncate_failed(struct inode *inode);
 int ext4_eager_error_remove(struct address_space *mapping, struct folio *folio);
 
 #endif	/* _EXT4_EAGER_H */

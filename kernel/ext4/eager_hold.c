@@ -29,10 +29,11 @@
  *   as many as there are copies. The pages have gone before, so there comes no
  *   other copy of these blocks meanwhile.
  * - A truncation drops pages, then frees their blocks, perhaps in several transactions.
- *   If it fails between the two the journal is aborted before the inode is taken off
- *   the list of orphans: what has been committed then has the inode on it, or the
- *   log has all copies still. ext4 itself aborts, not jbd2 alone, so that no write raises
- *   the size again, and no block is read that has not been freed.
+ *   Before that what has copies is in its place (ext4_eager_hold_shrink()), so it does not
+ *   matter if the truncation fails, or if a crash ends it. The orphan record would not
+ *   do: once a file system has seen an error, neither the kernel nor e2fsck heeds it, and
+ *   the blocks stay behind the file's end. Who makes it larger would read what another
+ *   file has left there. An unlinked file nobody can read.
  * - Once the journal has been aborted what the log has is nowhere else but in the
  *   page cache, until write-back has put it in its place, which has what another file
  *   has left there. So no dirty page goes before: who holds an inode, and drops its pages
@@ -92,6 +93,30 @@ static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
 	return true;
 }
 
+/* Keep a file's data out of the log. Returns what ext4_eager_hold_shared() does. */
+static bool ext4_eager_keep_out(struct inode *inode)
+{
+	bool held;
+
+	if (!S_ISREG(inode->i_mode) || !EXT4_SB(inode->i_sb)->s_journal)
+		return false;
+	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
+	ext4_eager_stop_logging(inode, false);
+	return !held;
+}
+
+/**
+ * ext4_eager_settle_file - have what has been logged of a file settled
+ * @inode: any inode
+ *
+ * For who asks where its blocks are: he may read them there, or write.
+ */
+void ext4_eager_settle_file(struct inode *inode)
+{
+	if (ext4_eager_may_have_copies(inode))
+		ext4_eager_settle(inode->i_sb, EXT4_EAGER_PAST_CACHE);
+}
+
 /**
  * ext4_eager_hold_shared - keep a file's data out of the log, and have it settled
  * @inode: any inode, i_rwsem held, perhaps for reading
@@ -104,15 +129,10 @@ static bool ext4_eager_stop_logging(struct inode *inode, bool nowait)
  */
 bool ext4_eager_hold_shared(struct inode *inode)
 {
-	bool held;
+	bool held = ext4_eager_keep_out(inode);
 
-	if (!S_ISREG(inode->i_mode) || !EXT4_SB(inode->i_sb)->s_journal)
-		return false;
-	held = ext4_test_inode_state(inode, EXT4_STATE_EAGER_NEVER);
-	ext4_eager_stop_logging(inode, false);
-	if (ext4_eager_may_have_copies(inode))
-		ext4_eager_settle(inode->i_sb, EXT4_EAGER_PAST_CACHE);
-	return !held;
+	ext4_eager_settle_file(inode);
+	return held;
 }
 
 /**
@@ -127,9 +147,46 @@ bool ext4_eager_hold(struct inode *inode)
 {
 	bool held = ext4_eager_hold_shared(inode);
 
-	/* Whoever holds it may truncate, too: fs-verity, when it fails. */
-	ext4_eager_begin_truncate(inode);
 	ext4_eager_trim(inode);
+	return held;
+}
+
+/* Put what the log has copies of behind a size in its place, without a flush. */
+static void ext4_eager_write_behind(struct inode *inode, loff_t size)
+{
+	struct ext4_eager_inode *ei = EXT4_I(inode)->i_eager;
+	struct ext4_eager_range range;
+
+	/* Else it has not been logged since it was read: no page is dirty that has copies. */
+	if (!ei)
+		return;
+	spin_lock(&ei->lock);
+	range = ei->copied;
+	ext4_eager_widen(&range, ei->settling);
+	spin_unlock(&ei->lock);
+	range.first = max_t(pgoff_t, range.first, size >> PAGE_SHIFT);
+	ext4_eager_put_in_place(inode, range);
+}
+
+/**
+ * ext4_eager_hold_shrink - ext4_eager_hold() for who is about to drop pages at the end
+ * @inode: a regular file, i_rwsem held for writing
+ * @size: what its size becomes
+ *
+ * At the end of a block nothing has to be settled. A write that fails is as any other
+ * one of what has been logged.
+ *
+ * Return: as ext4_eager_hold_shared().
+ */
+bool ext4_eager_hold_shrink(struct inode *inode, loff_t size)
+{
+	bool held;
+
+	if (size & (i_blocksize(inode) - 1))
+		return ext4_eager_hold(inode);
+	held = ext4_eager_keep_out(inode);
+	if (ext4_eager_may_have_copies(inode))
+		ext4_eager_write_behind(inode, size);
 	return held;
 }
 
@@ -342,39 +399,6 @@ bool ext4_eager_keeps_folio(struct inode *inode, struct folio *folio)
 		bh = bh->b_this_page;
 	} while (bh != head);
 	return true;
-}
-
-/**
- * ext4_eager_begin_truncate - a file's size is about to be changed
- * @inode: the file, i_rwsem held for writing
- *
- * If that fails it matters whether the log had copies, not whether it still has: a
- * settling that ends meanwhile does not write what has been dropped.
- */
-void ext4_eager_begin_truncate(struct inode *inode)
-{
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-
-	if (likely(!READ_ONCE(EXT4_I(inode)->i_eager_gen)))
-		return;
-	spin_lock_irq(&eager->lock);
-	if (!ext4_eager_may_have_copies(inode))
-		WRITE_ONCE(EXT4_I(inode)->i_eager_gen, 0);
-	spin_unlock_irq(&eager->lock);
-}
-
-/**
- * ext4_eager_truncate_failed - a file's pages have gone, but not all of its blocks
- * @inode: the file
- *
- * A block that the log had a copy of may not be in its place, which has what its
- * owner before has left there. While recovery would restore the copy or free the
- * block, no more is to be committed. If nobody can read the file it does not matter.
- */
-void ext4_eager_truncate_failed(struct inode *inode)
-{
-	if (READ_ONCE(EXT4_I(inode)->i_eager_gen) && atomic_read(&inode->i_count))
-		ext4_eager_abort(inode->i_sb, "a truncation has failed");
 }
 
 /**

@@ -60,6 +60,7 @@ struct ext4_eager_inode *ext4_eager_get(struct inode *inode)
 	spin_lock_init(&ei->lock);
 	INIT_LIST_HEAD(&ei->list);
 	ei->copied = EXT4_EAGER_NONE;
+	ei->settling = EXT4_EAGER_NONE;
 	/*
 	 * Whatever is dirty by now. Who dirties a page and does not find this
 	 * has tagged it before: there is a barrier in __mark_inode_dirty().

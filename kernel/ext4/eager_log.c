@@ -17,7 +17,8 @@
  *		(eager_sync.c).
  *   Write-back	A block that has a copy in the log, and has changed since, is
  *		written in place and stays dirty: so the next sync finds it.
- *   Free	Who frees a block that has a copy revokes that (eager_hold.c).
+ *   Free	Who frees a block that has a copy revokes that. Truncate has it
+ *		in its place before (eager_hold.c).
  *   Tail	The log's tail passes a transaction with copies only when their
  *		places have been written and flushed (eager_settle.c).
  *   Exclusion	Whoever changes a file's blocks past the page cache, or moves
@@ -37,8 +38,8 @@
  *	Power fails: T5, then T7 are replayed. b is v2.
  *   Settling: b is written once more, and a flush ends. The tail passes T7.
  *	Power fails: nothing is replayed, and b is v2.
- *   truncate: had it come before the settling, T8 would have freed b and revoked
- *   its copies; who gets b next need not fear T5.
+ *   truncate: had it come before the settling, it would have written b, and T8 have
+ *   freed it and revoked its copies; who gets b next need not fear T5.
  *
  * Invariants and why they hold
  * ----------------------------

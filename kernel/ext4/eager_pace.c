@@ -94,16 +94,17 @@ static unsigned int ext4_eager_pick_pages(struct inode *inode,
 }
 
 /* Send what the plug holds. */
-static void ext4_eager_unplug(struct ext4_eager_sb *eager)
+static void ext4_eager_unplug(struct blk_plug *plug)
 {
-	blk_finish_plug(&eager->plug);
-	blk_start_plug(&eager->plug);
+	blk_finish_plug(plug);
+	blk_start_plug(plug);
 }
 
 /* The next pages of a range that have to be written. 0: there are none; or how many. */
 static unsigned int ext4_eager_next_pages(struct inode *inode,
 					  struct ext4_eager_range range,
 					  unsigned int limit,
+					  struct blk_plug *plug,
 					  struct ext4_eager_range *pages)
 {
 	struct folio_batch batch;
@@ -118,7 +119,7 @@ static unsigned int ext4_eager_next_pages(struct inode *inode,
 		folio_batch_release(&batch);
 		/* Somebody may wait for what is in the plug, and the search may be long. */
 		if (!nr)
-			ext4_eager_unplug(ext4_eager_of(inode->i_sb));
+			ext4_eager_unplug(plug);
 		cond_resched();
 	}
 	return nr;
@@ -163,7 +164,7 @@ int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range)
 		}
 		nr = ext4_eager_next_pages(inode, range,
 					   EXT4_EAGER_PACE_PAGES - eager->paced,
-					   &pages);
+					   &eager->plug, &pages);
 		if (!nr)
 			break;
 		err = ext4_eager_submit_pages(inode, pages);
@@ -196,4 +197,29 @@ void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range rang
 		folio_batch_release(&batch);
 		cond_resched();
 	}
+}
+
+/**
+ * ext4_eager_put_in_place - have what settling would write of a range in its place now
+ * @inode: the file
+ * @range: pages
+ *
+ * Without a pause or a flush, and the log still has the copies. If a write fails a
+ * settling learns of it.
+ *
+ * Context: no handle, no folio locked.
+ */
+void ext4_eager_put_in_place(struct inode *inode, struct ext4_eager_range range)
+{
+	struct ext4_eager_range rest = range, pages;
+	struct blk_plug plug;
+
+	blk_start_plug(&plug);
+	while (ext4_eager_next_pages(inode, rest, UINT_MAX, &plug, &pages)) {
+		if (ext4_eager_submit_pages(inode, pages))
+			break;
+		rest.first = pages.last + 1;
+	}
+	blk_finish_plug(&plug);
+	ext4_eager_wait_for_range(inode, range);
 }

@@ -29,10 +29,9 @@
  *   dirty when it was logged. It is clean: then write-back has written it, which is
  *   waited for. It is dirty: then it is written here. It was dropped: by reclaim or
  *   eviction, after write-back as well; for its memory is bad, which counts as a write that
- *   has failed; or because the file shrinks or goes. Then what says so, an orphan record,
- *   was logged before, and is committed before the tail moves. A truncate that fails drops
- *   the record with some blocks not freed: it aborts the journal
- *   (ext4_eager_truncate_failed()).
+ *   has failed; because the file shrinks, after it was written (eager_hold.c); or because
+ *   the file goes, and has no name by then. What says so was logged before, and is committed
+ *   before the tail moves.
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.

@@ -58,7 +58,7 @@ FOUND_BY_A_TEST: dict[str, tuple[Callable[[GuestFs], None], str]] = {
         test_eager_log.test_an_inode_that_cannot_be_logged,
         "'Aborting journal' in",
     ),
-    "eager-truncate-failure-ignored": (
+    "eager-shrunk-not-in-place": (
         test_eager_log.test_a_truncate_that_fails_shows_nothing_old,
         "assert 4096 == 0",
     ),

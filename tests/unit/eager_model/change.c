@@ -5,10 +5,35 @@
 #include "model.h"
 
 enum { TRUNCATE_DROP = 1, TRUNCATE_FREE, TRUNCATE_REVOKE };
-enum { HOLD_FLAGGED = 1, HOLD_DONE };
+enum { HOLD_FLAGGED = 1, HOLD_DONE, CUT_SENT };
+
+/* Fallocate and truncation release; a direct write and MOVE_EXT do not. */
+static void end_change(struct file *file)
+{
+	bool releases = file->change == CHANGE_ZERO || file->change == CHANGE_SHRINK ||
+		file->change == CHANGE_TRUNCATE;
+
+	if (file->change_held && releases) {
+		file->window = 1;
+		file->never = 0;
+	}
+	file->change = 0;
+	file->change_pc = 0;
+	file->change_held = 0;
+}
 
 /* --- freeing: ext4_eager_free_blocks() -------------------------------------------------------- */
 
+static void shorten(struct state *s, struct file *file, u8 orphan)
+{
+	file->mem.orphan = orphan;
+	file->mem.least = ++file->newest;
+	log_inode(s, file);
+	file->change = CHANGE_TRUNCATE;
+	file->change_pc = TRUNCATE_DROP;
+}
+
+/* Without what truncate does first: so does unlink, and it may come at any time. */
 bool truncate_begin(struct state *s, int f)
 {
 	struct file *file = &s->file[f];
@@ -17,11 +42,26 @@ bool truncate_begin(struct state *s, int f)
 	if (file->change || s->frozen || (!file->dirty && !file->mem.block) ||
 	    s->order_todo >> f & 1 || file->newest == RANKS - 1 || !spend(s, TRUNCATES))
 		return false;
-	file->mem.orphan = 1;
-	file->mem.least = ++file->newest;
-	log_inode(s, file);
-	file->change = CHANGE_TRUNCATE;
-	file->change_pc = TRUNCATE_DROP;
+	shorten(s, file, 1);
+	return true;
+}
+
+/* ext4_eager_hold_shrink(), the file held: what has a copy is in its place, then pages go. */
+static bool cut_goes_on(struct state *s, int f)
+{
+	struct file *file = &s->file[f];
+
+	if (file->flight)
+		return false;
+	if (file->change_pc == HOLD_DONE) {
+		file->change_pc = CUT_SENT;
+		if (entry_of(s, file) && !FAULTY(CUT_NOT_IN_PLACE))
+			submit(s, f, -1);
+		return true;
+	}
+	if (s->order_todo >> f & 1)
+		return false;
+	shorten(s, file, HAS_NAME);
 	return true;
 }
 
@@ -41,8 +81,7 @@ static bool truncate_goes_on(struct state *s, struct file *file)
 		file->change_pc = TRUNCATE_FREE;
 		return true;
 	case TRUNCATE_FREE:
-		file->change = 0;
-		file->change_pc = 0;
+		end_change(file);
 		if (entry_of(s, file)) {
 			if (FAULTY(REVOKE_LATER)) {
 				file->change = CHANGE_TRUNCATE;
@@ -81,6 +120,7 @@ static void hold(struct file *file, u8 kind)
 		[CHANGE_SHRINK] = FAULT_SHRINK_WITHOUT_HOLD,
 		[CHANGE_MOVE] = FAULT_MOVE_WITHOUT_HOLD,
 		[CHANGE_DONOR] = FAULT_MOVE_WITHOUT_HOLD,
+		[CHANGE_CUT] = FAULT_CUT_WITHOUT_HOLD,
 	};
 
 	file->change = kind;
@@ -99,31 +139,19 @@ static bool hold_goes_on(struct state *s, int f)
 	if (!mutex_is_free(s, f) && !FAULTY(HOLD_SKIPS_MUTEX))
 		return false;
 	file->change_pc = HOLD_DONE;
-	if (file->gen)
+	if (file->gen && file->change != CHANGE_CUT)
 		file->change_wait = settle_ask(s);
 	return true;
-}
-
-/* Fallocate and truncation release; a direct write and MOVE_EXT do not. */
-static void end_change(struct file *file)
-{
-	bool releases = file->change == CHANGE_ZERO || file->change == CHANGE_SHRINK;
-
-	if (file->change_held && releases) {
-		file->window = 1;
-		file->never = 0;
-	}
-	file->change = 0;
-	file->change_pc = 0;
-	file->change_held = 0;
 }
 
 bool change_begin(struct state *s, int f, u8 kind, int budget)
 {
 	struct file *file = &s->file[f], *other = &s->file[!f];
+	/* What is not there yet may be logged until the file is held. */
+	bool there = kind == CHANGE_CUT ? file->dirty || file->mem.block :
+		file->mem.block && !file->mem.unwritten;
 
-	if (file->change || s->frozen || !file->mem.block || file->mem.unwritten ||
-	    !spend(s, budget))
+	if (file->change || s->frozen || !there || !spend(s, budget))
 		return false;
 	hold(file, kind);
 	if (kind != CHANGE_MOVE)
@@ -156,12 +184,8 @@ static bool move(struct state *s, int f)
 	end_change(file);
 	end_change(donor);
 	donor->mem.block = block;
-	donor->mem.orphan = 1;
-	donor->mem.least = ++donor->newest;
+	shorten(s, donor, 1);
 	donor->scrap = donor->newest;
-	log_inode(s, donor);
-	donor->change = CHANGE_TRUNCATE;
-	donor->change_pc = TRUNCATE_DROP;
 	return true;
 }
 
@@ -201,6 +225,8 @@ bool change_goes_on(struct state *s, int f)
 		s->ordered |= 1 << f;
 		s->marked = 1;
 		break;
+	case CHANGE_CUT:
+		return cut_goes_on(s, f);
 	case CHANGE_MOVE:
 		return !file->flight && move(s, f);
 	default:

@@ -37,7 +37,8 @@ typedef uint64_t u64;
 #define ACTORS		2	/* syncs at a time */
 #define SLOTS		8	/* transactions in the log */
 #define TAIL		2	/* the tid that the tail has between steps; 1 is any before it */
-#define RANKS		8	/* 0: junk, or older than what was promised */
+#define RANKS		8	/* 0: older than what was promised */
+#define JUNK		RANKS	/* a tag: what nobody of these has written */
 #define UNLIMITED	255
 
 /* The rule that each breaks (kernel/ext4/eager_log.c), or the place. */
@@ -77,6 +78,8 @@ typedef uint64_t u64;
 	X(DIRECT_WITHOUT_HOLD)		/* Exclusion */			\
 	X(ZERO_WITHOUT_HOLD)						\
 	X(SHRINK_WITHOUT_HOLD)						\
+	X(CUT_WITHOUT_HOLD)						\
+	X(CUT_NOT_IN_PLACE)						\
 	X(MOVE_WITHOUT_HOLD)						\
 	X(HOLD_SKIPS_MUTEX)						\
 	X(HOLD_STILL_LOGS)
@@ -84,7 +87,8 @@ typedef uint64_t u64;
 /* How often each may happen, beside what follows by itself. */
 #define BUDGETS(X)							\
 	X(WRITES) X(FLUSHER) X(FSYNCS) X(SYNCFS) X(FREEZES) X(SETTLES)	\
-	X(TRUNCATES) X(DIRECTS) X(ZEROES) X(SHRINKS) X(MOVES) X(EVICTS)	\
+	X(TRUNCATES) X(CUTS) X(DIRECTS) X(ZEROES) X(SHRINKS) X(MOVES)	\
+	X(EVICTS)							\
 	X(SECOND_FILE)	/* if 0, none is written but the first */
 
 /* name, arguments, words */
@@ -104,6 +108,7 @@ typedef uint64_t u64;
 	X(SETTLE, 1, "settling begins")					\
 	X(SETTLING, 2, "settling,")				\
 	X(TRUNCATE, 2, "truncate or unlink: size and orphan")		\
+	X(CUT, 2, "truncate begins")					\
 	X(DIRECT, 2, "O_DIRECT write begins")				\
 	X(ZERO, 2, "zero range begins")					\
 	X(SHRINK, 2, "shrink inside the block and grow begin")		\
@@ -122,7 +127,7 @@ enum { OPS(OP) NR_OPS };
 struct image {
 	u8 block;		/* from 1; 0: none */
 	u8 unwritten;
-	u8 orphan;		/* of size 0; the block is freed by recovery */
+	u8 orphan;		/* of size 0; the block is freed by recovery, or see HAS_NAME */
 	u8 least;		/* what it shows has at least this rank */
 };
 
@@ -176,7 +181,9 @@ struct state {
 
 /* Who changes a file, one at a time. */
 enum { CHANGE_TRUNCATE = 1, CHANGE_DIRECT, CHANGE_ZERO, CHANGE_SHRINK, CHANGE_MOVE,
-	CHANGE_DONOR };
+	CHANGE_DONOR, CHANGE_CUT };
+/* Of an orphan: recovery that does not heed it leaves the block behind the file's end. */
+#define HAS_NAME	2
 enum { WHAT_SYNC = FILES + 1, WHAT_FREEZE };
 enum { COMMIT_IDLE, COMMIT_LOCKED, COMMIT_LOGGED, COMMIT_FLUSHED };
 enum { FREEZING = 1, FROZEN };

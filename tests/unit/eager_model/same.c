@@ -95,15 +95,15 @@ static void rank(u8 *rank, int f __attribute__((unused)), void *with)
 
 static void rank_tag(u8 *tag, int f, void *with)
 {
-	if (*tag / RANKS == f)
+	if (*tag % RANKS && *tag / RANKS == f)
 		*tag = tag_of(f, ((u8 *)with)[*tag % RANKS]);
 }
 
 static void rank_maybe(u16 *maybe, int f, void *with)
 {
-	u16 others = *maybe & ~(0xff << f * RANKS);
+	u16 others = *maybe & ~(0xfe << f * RANKS);
 
-	for (int r = 0; r < RANKS; r++)
+	for (int r = 1; r < RANKS; r++)
 		if (*maybe >> (f * RANKS + r) & 1)
 			others |= 1 << tag_of(f, ((u8 *)with)[r]);
 	*maybe = others;
@@ -143,12 +143,12 @@ static u8 swap_bits(u8 bits)
 
 static u8 swap_tag(u8 tag)
 {
-	return tag ? tag ^ RANKS : 0;
+	return tag % RANKS ? tag ^ RANKS : tag;
 }
 
 static u16 swap_maybe(u16 maybe)
 {
-	return (maybe & 1) | (maybe & 0xfe) << RANKS | (maybe & 0xfe00) >> RANKS;
+	return (maybe & (1 | 1 << JUNK)) | (maybe & 0xfe) << RANKS | (maybe & 0xfe00) >> RANKS;
 }
 
 static void swap_files(struct state *s)

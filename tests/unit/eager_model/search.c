@@ -54,6 +54,12 @@ static bool kept_promise(const struct state *s, int f, const struct image *image
 
 	if (image->least < file->scrap)
 		return true;
+	if (image->orphan == HAS_NAME && image->block && !image->unwritten &&
+	    replayed(&s->block[image->block - 1], last) & (1 << JUNK | 0xfe << !f * RANKS)) {
+		sprintf(why, "file %c, whose orphan record is not heeded, shows another's data once it grows",
+			file_name(f));
+		return false;
+	}
 	if (!image->block || image->orphan || image->unwritten) {
 		if (image->least >= file->promised)
 			return true;
@@ -62,12 +68,12 @@ static bool kept_promise(const struct state *s, int f, const struct image *image
 	}
 	found = replayed(&s->block[image->block - 1], last);
 	for (int tag = 0; tag < FILES * RANKS; tag++) {
-		if (!(found >> tag & 1) || (tag && tag / RANKS == f &&
+		if (!(found >> tag & 1) || (tag % RANKS && tag / RANKS == f &&
 					    tag % RANKS >= file->promised &&
 					    tag % RANKS >= image->least))
 			continue;
 		sprintf(why, "file %c shows %s", file_name(f),
-			!tag ? "what is older than its promise, or junk" :
+			!(tag % RANKS) ? "what is older than its promise, or junk" :
 			tag / RANKS != f ? "the other file's data" : "old data");
 		return false;
 	}
@@ -155,8 +161,10 @@ static void begin(struct state *s, const u8 *budgets)
 	s->running = TAIL;
 	for (int f = 0; f < FILES; f++)
 		s->file[f].window = 1;
-	for (int b = 0; b < BLOCKS; b++)
-		s->block[b].maybe = 1;
+	for (int b = 0; b < BLOCKS; b++) {
+		s->block[b].now = JUNK;
+		s->block[b].maybe = 1 << JUNK;
+	}
 	renumber(s);
 }
 

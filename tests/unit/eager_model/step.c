@@ -224,6 +224,8 @@ bool model_step(struct state *s, int op, int arg)
 		return settle_goes_on(s, arg);
 	case OP_TRUNCATE:
 		return truncate_begin(s, arg);
+	case OP_CUT:
+		return change_begin(s, arg, CHANGE_CUT, CUTS);
 	case OP_DIRECT:
 		return change_begin(s, arg, CHANGE_DIRECT, DIRECTS);
 	case OP_ZERO:
