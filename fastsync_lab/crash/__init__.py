@@ -11,5 +11,5 @@ mariadb  a MariaDB server, in the guest and on the host
 workloads  what is run
 guest    recording and recovery, in the virtual machine
 explore  a whole run
-summary  the table in docs/reliability.md
+summary  the tables in docs/power-cuts.md
 """

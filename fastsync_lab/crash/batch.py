@@ -1,11 +1,9 @@
 """Judging recovered states by the batch, and keeping what failed."""
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from fastsync_lab.crash.case import E2FSCK_CANNOT_REPLAY, Case, Failure, Outcome
 from fastsync_lab.crash.judge import NOTHING_COMPLETED, Completions, Judge
@@ -95,9 +93,3 @@ def add(outcome: Outcome, judged: Sequence[Future[Judged]]) -> None:
 def not_explored(case: Case, operations: int, why: str) -> Outcome:
     """What came of a case whose recording shows nothing."""
     return Outcome(case, operations, failures=[Failure("", 0, (why,), case.command(), "")])
-
-
-def memory_dir() -> Path | None:
-    """Where images are made and repaired: in memory, for e2fsck syncs what it writes."""
-    memory = Path("/dev/shm")
-    return memory if os.access(memory, os.W_OK) else None

@@ -19,7 +19,6 @@ from fastsync_lab.crash.batch import (
     batches,
     judge_again,
     judge_batch,
-    memory_dir,
     not_explored,
 )
 from fastsync_lab.crash.builds import Builds, module_digest
@@ -28,7 +27,7 @@ from fastsync_lab.crash.guest import Recorder, UnsoundRecordingError, build_prog
 from fastsync_lab.crash.judge import Judge
 from fastsync_lab.crash.kept import folder_of_run, keep_recording, take_recording
 from fastsync_lab.crash.kinds import make_base
-from fastsync_lab.crash.recording import Recording, load_recording
+from fastsync_lab.crash.recording import Recording, load_recording, memory_dir
 from fastsync_lab.crash.recover import (
     Again,
     Recoverer,

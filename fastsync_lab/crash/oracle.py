@@ -16,7 +16,7 @@ force between the operation and the end of the sync.
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
 from fastsync_lab.crash.junk import OF_SECTOR
@@ -33,10 +33,17 @@ LOST_AND_FOUND = "lost+found"
 
 @dataclass(frozen=True)
 class Cut:
-    """A crash as the trace sees it: which operations had returned, which may have begun."""
+    """A crash as the trace sees it: which operations had returned, which may have begun.
+
+    Many states are of one cut, and most files are alike in them: `contents` has what was wrong with
+    those that were looked at, by file, size and sectors.
+    """
 
     acknowledged: frozenset[int]
     begun: frozenset[int]
+    contents: dict[tuple[int, int, tuple[int, ...]], list[str]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def syncs(self, syncs: Iterable[Sync]) -> list[Sync]:
         """Those that had returned."""
@@ -56,6 +63,7 @@ class Oracle:
 
     def __init__(self, ops: Iterable[Op], promise: Promise) -> None:
         self.model = Model(ops, promise)
+        self._last = Cut(frozenset(), frozenset())
 
     def problems(
         self, tree: Tree, acknowledged: frozenset[int], started: frozenset[int] | None = None
@@ -67,6 +75,9 @@ class Oracle:
         if started is None:
             started = begun(sorted(self.model.ops, key=_number), acknowledged)
         cut = Cut(acknowledged, started)
+        if cut == self._last:
+            cut = self._last
+        self._last = cut
         found: list[str] = []
         for group in self.model.groups:
             inside = {
@@ -112,7 +123,10 @@ class Oracle:
         if node.kind == "file":
             data_syncs = [sync for sync in syncs if sync.data]
             yield from _size_problems(node, file, cut, data_syncs)
-            yield from _contents_problems(node, file, cut, data_syncs)
+            look = node.id, file.size, file.sectors
+            if look not in cut.contents:
+                cut.contents[look] = list(_contents_problems(node, file, cut, data_syncs))
+            yield from cut.contents[look]
             for key, stamp in (("mtime", file.mtime_ns), ("ctime", file.ctime_ns)):
                 yield from self._stamp_problems(node, key, stamp, cut, syncs)
 

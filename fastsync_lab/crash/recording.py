@@ -1,6 +1,7 @@
 """What a workload has left: the log of its writes, and the image that it starts from."""
 
 import mmap
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,15 @@ class ImageFile:
             for page in range(start, min(start + CHUNK, len(data)), PAGE):
                 if there[page : page + PAGE] != (new := data[page : page + PAGE]):
                     there[page : page + PAGE] = new
+
+
+def memory_dir() -> Path | None:
+    """Where images and databases are made and read: in memory, for programs sync what they write.
+
+    None: there is no such place, so where other temporary files are.
+    """
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
 
 
 def write_sparse(path: Path, image: bytes | bytearray) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fastsync_lab.crash.extfs import Image
+from fastsync_lab.crash.recording import memory_dir
 from fastsync_lab.host.errors import FastsyncError
 
 DATABASE = "base.db"
@@ -39,7 +40,7 @@ class SqlOracle:
 
     def problems(self, image: Image, acknowledged: frozenset[int]) -> list[str]:
         """What is wrong with the database in a recovered image."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory("", "fastsync-sql-", memory_dir()) as folder:
             try:
                 rows = self._read(image, Path(folder))
             except FastsyncError as error:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsync_lab.crash.junk import junk
-from fastsync_lab.crash.oracle import Promise, junk_problems
+from fastsync_lab.crash.oracle import Oracle, Promise, junk_problems
 from fastsync_lab.crash.trace import begun, parse_trace
 from fastsync_lab.host.errors import FastsyncError
 from tests.unit.crashes import MS, START, file, judge, trace, written
@@ -57,6 +57,26 @@ def test_unknown_file() -> None:
     tree = {"f": file(12, written(1, 4096), stamp=AT), "g": file(13)}
     (problem,) = judge(trace(*BASIC), tree, 3)
     assert "too many: ['g']" in problem
+
+
+def test_what_it_has_judged_before_does_not_count() -> None:
+    """It remembers contents: of the same cut, file and size, and of nothing else."""
+    ops = trace("create f", "create g", "write f 0 512", "fsync f", "write g 0 512", "fsync g")
+    empty, mine, other = b"", written(2, 512), written(4, 512)
+    oracle = Oracle(ops, Promise())
+    looks = [
+        (one, another, returned)
+        for returned in (6, 2, 4, 6, 2)
+        for one in (mine, other, empty, mine)
+        for another in (other, mine, empty)
+    ]
+    verdicts = set()
+    for one, another, returned in looks:
+        tree = {"f": file(12, one), "g": file(13, another)}
+        said = oracle.problems(tree, frozenset(range(returned)))
+        assert said == Oracle(ops, Promise()).problems(tree, frozenset(range(returned)))
+        verdicts.add(tuple(said))
+    assert len(verdicts) > 3
 
 
 def test_fdatasync_promises_size_but_no_mode() -> None:
