@@ -17,6 +17,7 @@ force between the operation and the end of the sync.
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
 from fastsync_lab.crash.junk import OF_SECTOR
@@ -41,9 +42,7 @@ class Cut:
 
     acknowledged: frozenset[int]
     begun: frozenset[int]
-    contents: dict[tuple[int, int, tuple[int, ...]], list[str]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    contents: dict[tuple[int, int, tuple[int, ...]], list[str]] = field(default_factory=dict)
 
     def syncs(self, syncs: Iterable[Sync]) -> list[Sync]:
         """Those that had returned."""
@@ -63,7 +62,7 @@ class Oracle:
 
     def __init__(self, ops: Iterable[Op], promise: Promise) -> None:
         self.model = Model(ops, promise)
-        self._last = Cut(frozenset(), frozenset())
+        self._cut = lru_cache(maxsize=1)(self._new_cut)
 
     def problems(
         self, tree: Tree, acknowledged: frozenset[int], started: frozenset[int] | None = None
@@ -72,12 +71,7 @@ class Oracle:
 
         `started` are those that may have begun; without it the next one of each thread.
         """
-        if started is None:
-            started = begun(sorted(self.model.ops, key=_number), acknowledged)
-        cut = Cut(acknowledged, started)
-        if cut == self._last:
-            cut = self._last
-        self._last = cut
+        cut = self._cut(acknowledged, started)
         found: list[str] = []
         for group in self.model.groups:
             inside = {
@@ -87,6 +81,11 @@ class Oracle:
             }
             found += self._group_problems(group, inside, cut)
         return found
+
+    def _new_cut(self, acknowledged: frozenset[int], started: frozenset[int] | None) -> Cut:
+        if started is None:
+            started = begun(sorted(self.model.ops, key=_number), acknowledged)
+        return Cut(acknowledged, started)
 
     def _group_problems(self, group: Group, tree: Tree, cut: Cut) -> list[str]:
         epochs = self._possible_epochs(group, cut)
