@@ -46,6 +46,11 @@ kept() {{
     same "$@"
 }}
 cut_keeps() {{ cut "$@"; kept "$@"; }}
+# Recovered by the kernel, and mounted at /dev/shm/m, with more options if there are any.
+opened() {{
+    modprobe loop; mkdir -p /dev/shm/m
+    mount -o "loop${{1:+,$1}}" $img /dev/shm/m || exit 12
+}}
 """
 
 

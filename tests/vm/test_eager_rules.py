@@ -121,7 +121,7 @@ FREED = {
 # Blocks of a file, one a line; what is left for the second file is what the first has given back.
 BLOCKS = """
 blocks() {  # as a crash leaves them: FIEMAP would have the log settled
-    o $f crash:$img; e2fsck -fy $img >/dev/null 2>&1
+    cut_keeps >/dev/null
     debugfs -R "blocks /$1" $img 2>/dev/null | tr ' ' '\\n' | grep . | sort
 }
 fill() {  # it takes what there is, then fails
@@ -243,7 +243,7 @@ def test_verity_vouches_for_what_was_logged(fs: GuestFs, newer: str) -> None:
             f"s; o $m/g create overwrite:20000 append fsync {newer}; s\n"
             "o $f file:$m/g verity file:$f open chmod:600 fsync; s; cut_keeps g\n"
             "lsattr $m/g | grep -q '^[^ ]*V' || exit 5\n"
-            "modprobe loop; mkdir -p /dev/shm/m; mount -o loop $img /dev/shm/m || exit 6\n"
+            "opened\n"
             "lsattr /dev/shm/m/g | grep -q '^[^ ]*V' || exit 10\n"
             "cmp /dev/shm/m/g /dev/shm/want.g || exit 11; umount /dev/shm/m",
         )

@@ -225,7 +225,7 @@ def test_stock_kernel_recovers_it(fs: GuestFs, stock_modules: ModuleSet) -> None
     fs.vm.use_filesystem(stock_modules)
     run(
         fs,
-        "modprobe loop; mkdir -p /dev/shm/m; mount -o loop $img /dev/shm/m || exit 5\n"
+        "opened\n"
         "cmp /dev/shm/m/f /dev/shm/want.f && [ ! -e /dev/shm/m/gone ] || exit 6\n"
         "umount /dev/shm/m; e2fsck -fn $img || exit 7",
     )
