@@ -45,7 +45,9 @@
  * Lock order
  * ----------
  *
- * The worker pauses with no lock. Only eviction waits for the file that it is at.
+ * The worker pauses with no lock. Only eviction waits for the file that it is at. A
+ * truncation, which holds i_rwsem, writes the same way without pauses
+ * (ext4_eager_put_in_place()).
  */
 
 #include <linux/pagemap.h>
