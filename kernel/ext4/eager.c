@@ -38,7 +38,8 @@
  *   things: the second follows the first where nothing is in the way, at mount
  *   and at the end of a remount, after all that may fail.
  * - The journal changes over while its log is empty and nobody has a handle: at
- *   mount before anything is logged, at remount with updates locked.
+ *   mount before anything is logged, at remount with updates locked. Until then it
+ *   has barriers, whatever a remount asks for.
  * - A crash leaves a superblock that asks for asynchronous commits. Whatever the
  *   options say, it is written as it has to be before anything else is logged.
  *
@@ -179,15 +180,16 @@ static bool ext4_eager_has_same_sums(struct super_block *sb)
 }
 
 /*
- * Empty the log, so that its features can change. Without barriers jbd2 does not make
- * that durable: a crash might replay a part of it, over what is in place by now.
+ * Empty the log, so that its features can change. If it is mounted without barriers, jbd2
+ * does not make that durable: a crash might replay a part of it, over what is in place by
+ * now.
  */
 static int ext4_eager_empty(struct super_block *sb)
 {
 	journal_t *journal = EXT4_SB(sb)->s_journal;
 	int err = jbd2_journal_flush(journal, 0);
 
-	if (err || test_opt(sb, BARRIER))
+	if (err || (journal->j_flags & JBD2_BARRIER))
 		return err;
 	err = blkdev_issue_flush(sb->s_bdev);
 	if (err)
@@ -229,6 +231,14 @@ int ext4_eager_load(struct super_block *sb)
 	return err;
 }
 
+/* There are no bursts any more, and nothing that they have promised is in the log alone. */
+static void ext4_eager_drop_barriers(journal_t *journal)
+{
+	write_lock(&journal->j_state_lock);
+	journal->j_flags &= ~JBD2_BARRIER;
+	write_unlock(&journal->j_state_lock);
+}
+
 /**
  * ext4_eager_remount - put into force what is asked for
  * @sb: the file system, whose remount cannot fail any more
@@ -254,6 +264,8 @@ void ext4_eager_remount(struct super_block *sb)
 			ext4_mtime_attach(sbi);
 		err = jbd2_burst_switch(journal, on);
 	}
+	if (!err && !test_opt(sb, BARRIER))
+		ext4_eager_drop_barriers(journal);
 	jbd2_journal_unlock_updates(journal);
 	if (!on)
 		ext4_eager_free_spare(&sbi->s_eager);
@@ -353,7 +365,7 @@ ssize_t ext4_eager_show_stats(struct ext4_sb_info *sbi, char *buf)
 		[JBD2_BURST_GROWN] = "grown",
 		[JBD2_BURST_MOVED] = "moved",
 		[JBD2_BURST_VERITY] = "verity",
-		[JBD2_BURST_NO_BARRIER] = "no_barrier",
+		[JBD2_BURST_NUMBER_0] = "number_0",
 	};
 	struct super_block *sb = sbi->s_sb;
 	const char *obstacle = ext4_eager_obstacle(sb);

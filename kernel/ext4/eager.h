@@ -171,6 +171,7 @@ bool ext4_eager_hold_shared(struct inode *inode);
 bool ext4_eager_hold(struct inode *inode);
 bool ext4_eager_hold_shrink(struct inode *inode, loff_t size);
 void ext4_eager_settle_file(struct inode *inode);
+void ext4_eager_begin_evict(struct inode *inode);
 void ext4_eager_release(struct inode *inode, bool held);
 int ext4_eager_check_settled(struct inode *inode);
 int ext4_eager_hold_direct(struct inode *inode, bool nowait);

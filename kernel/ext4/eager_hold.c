@@ -151,6 +151,17 @@ bool ext4_eager_hold(struct inode *inode)
 	return held;
 }
 
+/*
+ * What the log has a copy of will never be in its place: recovery has to restore it. From
+ * now on the place is not read. The settling that is under way, or the next one, aborts
+ * the journal.
+ */
+static void ext4_eager_note_lost(struct super_block *sb)
+{
+	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
+	ext4_eager_ask(sb, EXT4_EAGER_LOST);
+}
+
 /* Put what the log has copies of behind a size in its place, without a flush. */
 static void ext4_eager_write_behind(struct inode *inode, loff_t size)
 {
@@ -165,7 +176,8 @@ static void ext4_eager_write_behind(struct inode *inode, loff_t size)
 	ext4_eager_widen(&range, ei->settling);
 	spin_unlock(&ei->lock);
 	range.first = max_t(pgoff_t, range.first, size >> PAGE_SHIFT);
-	ext4_eager_put_in_place(inode, range);
+	if (ext4_eager_put_in_place(inode, range))
+		ext4_eager_note_lost(inode->i_sb);
 }
 
 /**
@@ -188,6 +200,20 @@ bool ext4_eager_hold_shrink(struct inode *inode, loff_t size)
 	if (ext4_eager_may_have_copies(inode))
 		ext4_eager_write_behind(inode, size);
 	return held;
+}
+
+/**
+ * ext4_eager_begin_evict - an inode that has a name is about to lose its pages
+ * @inode: any
+ *
+ * At an unmount dirty ones, too: write-back gives up where a block cannot be allocated,
+ * and leaves what lies behind it. Of that the log may have copies.
+ */
+void ext4_eager_begin_evict(struct inode *inode)
+{
+	if (unlikely(mapping_tagged(inode->i_mapping, PAGECACHE_TAG_DIRTY)) &&
+	    ext4_eager_may_have_copies(inode))
+		ext4_eager_write_behind(inode, 0);
 }
 
 /**
@@ -287,6 +313,13 @@ void ext4_eager_free_blocks(handle_t *handle, struct inode *inode,
 		jbd2_journal_abort(EXT4_SB(inode->i_sb)->s_journal, err);
 }
 
+/* A large folio that cannot be split stays where it is, whatever its memory has become. */
+static bool ext4_eager_is_poisoned(struct buffer_head *bh)
+{
+	return PageHWPoison(folio_page(bh->b_folio,
+				       bh_offset(bh) >> PAGE_SHIFT));
+}
+
 /* ext4_eager_keeps_dirty(), where the log has copies. */
 bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
 			      const struct writeback_control *wbc)
@@ -298,6 +331,8 @@ bool ext4_eager_note_in_place(struct inode *inode, struct buffer_head *bh,
 	if (likely(!ext4_eager_has_copy(inode->i_sb, bh->b_blocknr)))
 		return false;
 	clear_buffer_logged(bh);
+	if (unlikely(ext4_eager_is_poisoned(bh)))
+		ext4_eager_note_lost(inode->i_sb);
 	if (as_copy)
 		return false;
 	/* The settling that has begun, if one has, may have written it before. */
@@ -332,17 +367,6 @@ void ext4_eager_choose_charge(struct ext4_io_submit *io, struct inode *inode,
 void ext4_eager_charge_root(struct ext4_io_submit *io)
 {
 	bio_associate_blkg_from_css(io->io_bio, blkcg_root_css);
-}
-
-/*
- * What the log has a copy of will never be in its place: recovery has to restore it. From
- * now on the place is not read. The settling that is under way, or the next one, aborts
- * the journal.
- */
-static void ext4_eager_note_lost(struct super_block *sb)
-{
-	WRITE_ONCE(ext4_eager_of(sb)->lost, true);
-	ext4_eager_ask(sb, EXT4_EAGER_LOST);
 }
 
 /**

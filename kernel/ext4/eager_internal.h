@@ -135,7 +135,7 @@ void ext4_eager_list(struct inode *inode);
 /* eager_pace.c */
 int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range);
 void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range range);
-void ext4_eager_put_in_place(struct inode *inode, struct ext4_eager_range range);
+int ext4_eager_put_in_place(struct inode *inode, struct ext4_eager_range range);
 
 /* eager_settle.c */
 void ext4_eager_abort(struct super_block *sb, const char *why);

@@ -82,8 +82,9 @@
  *
  * Not that of a file whose flag says that ext4 is to log it: it does not with delayed
  * allocation, but would after a remount, and has other rules for such pages and blocks.
- * Nor where khugepaged puts a file's pages together: they are dropped when it is opened for
- * writing, those too that write-back has left dirty because the log has an older copy.
+ * Nor where khugepaged puts pages together of files that are open for reading only: they are
+ * dropped when one is opened for writing, those too that write-back has left dirty because the
+ * log has an older copy. (Kernels that do so for any file leave out what is dirty.)
  */
 bool ext4_eager_logs(struct inode *inode)
 {
@@ -395,12 +396,13 @@ static int ext4_eager_log_page(struct inode *inode, struct folio *folio,
 		if (ext4_eager_clean_mappings(folio))
 			err = ext4_eager_log_buffers(&page);
 	}
-	folio_unlock(folio);
-	if (page.end) {
-		/* Now that it is queued: a settling that finds it writes that. */
-		ext4_eager_note_copied(inode, folio);
+	/* Who finds that nothing is dirty asks which transaction to wait for. */
+	if (page.end)
 		ext4_update_inode_fsync_trans(handle, inode, 1);
-	}
+	folio_unlock(folio);
+	/* Now that it is queued: a settling that finds it writes that. */
+	if (page.end)
+		ext4_eager_note_copied(inode, folio);
 	err2 = ext4_eager_update_inode(&page);
 	err = err ?: err2;
 stop:

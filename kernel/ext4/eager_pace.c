@@ -210,18 +210,21 @@ void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range rang
  * settling learns of it.
  *
  * Context: no handle, no folio locked.
+ * Return: 0, or an error if not all of it could be sent.
  */
-void ext4_eager_put_in_place(struct inode *inode, struct ext4_eager_range range)
+int ext4_eager_put_in_place(struct inode *inode, struct ext4_eager_range range)
 {
 	struct ext4_eager_range rest = range, pages;
 	struct blk_plug plug;
+	int err = 0;
 
 	blk_start_plug(&plug);
-	while (ext4_eager_next_pages(inode, rest, UINT_MAX, &plug, &pages)) {
-		if (ext4_eager_submit_pages(inode, pages))
-			break;
+	while (!err &&
+	       ext4_eager_next_pages(inode, rest, UINT_MAX, &plug, &pages)) {
+		err = ext4_eager_submit_pages(inode, pages);
 		rest.first = pages.last + 1;
 	}
 	blk_finish_plug(&plug);
 	ext4_eager_wait_for_range(inode, range);
+	return err;
 }

@@ -27,10 +27,10 @@
  * - The place of each copy that a settling is about holds what the copy does, or
  *   newer, or the file does not have the block any more. The page of a copy was
  *   dirty when it was logged. It is clean: then write-back has written it, which is
- *   waited for. It is dirty: then it is written here. It was dropped: by reclaim or
- *   eviction, after write-back as well; for its memory is bad, which counts as a write that
- *   has failed; because the file shrinks, after it was written (eager_hold.c); or because
- *   the file goes, and has no name by then. What says so was logged before, and is committed
+ *   waited for. It is dirty: then it is written here. It was dropped: by reclaim, after
+ *   write-back as well; by eviction, or because the file shrinks, after it was written
+ *   (eager_hold.c); for its memory is bad, which counts as a write that has failed; or
+ *   because the file goes, and has no name by then. What says so was logged before, and is committed
  *   before the tail moves.
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it

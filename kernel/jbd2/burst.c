@@ -64,9 +64,9 @@
  *   There are two sets of marks: a transaction is marked while it is running or
  *   locked, and decided before the one after it can be locked.
  * - A flush covers a mark only if it began after the mark and has ended well, all
- *   flushes before it have ended, and none has failed since the mark. Once one has
- *   failed that is to abort the journal, no flush covers anything. Where the data may
- *   be yet to be written when the mark is made, no flush covers that.
+ *   flushes that had begun by its end have ended, too, and none has failed since the
+ *   mark. Once one has failed that is to abort the journal, no flush covers anything.
+ *   Where the data may be yet to be written when the mark is made, no flush covers that.
  * - On a device without a volatile cache every mark counts as covered. The block
  *   layer drops flushes there, so jbd2's barriers make durable what has been written
  *   when the record is sent. What a mark is about has been: its handle comes behind
@@ -193,8 +193,9 @@ bool jbd2_burst_decide(journal_t *journal, tid_t tid)
 		mark = burst->marks[tid & 1];
 	spin_unlock(&burst->lock);
 	covered = mark.reasons && jbd2_burst_is_covered(journal, &mark);
-	if (!(journal->j_flags & JBD2_BARRIER)) {
-		mark.reasons |= BIT(JBD2_BURST_NO_BARRIER);
+	/* Recovery takes this number for "none", and would replay a torn burst that has it. */
+	if (unlikely(!tid)) {
+		mark.reasons |= BIT(JBD2_BURST_NUMBER_0);
 		covered = false;
 	}
 	trace_jbd2_burst_decide(journal, tid, mark.reasons, covered);
@@ -321,8 +322,8 @@ void jbd2_burst_show_log(journal_t *journal)
 }
 
 /*
- * No number that may be in this log is used again. Recovery takes the number 0 for
- * "none", and would replay a torn burst that has it: it is jumped over well before.
+ * No number that may be in this log is used again. The number 0, which is to have barriers,
+ * is jumped over well before.
  */
 static void jbd2_burst_jump(journal_t *journal)
 {

@@ -16,7 +16,7 @@ enum jbd2_burst_reason {
 	JBD2_BURST_GROWN,	/* what lies below a larger size of a file */
 	JBD2_BURST_MOVED,	/* another file's blocks, or at another place */
 	JBD2_BURST_VERITY,	/* a Merkle tree */
-	JBD2_BURST_NO_BARRIER,	/* no flush at all: barriers are off */
+	JBD2_BURST_NUMBER_0,	/* recovery would replay it, torn or not */
 	JBD2_BURST_REASONS,
 };
 

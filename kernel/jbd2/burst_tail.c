@@ -74,7 +74,7 @@ void jbd2_burst_set_floor(journal_t *journal, transaction_t *transaction)
 	struct jbd2_burst *burst = jbd2_burst_of(journal);
 	tid_t tid = transaction->t_tid;
 
-	/* Zero in both is no data, for no transaction has the number 0 then. */
+	/* Zero in both is no data; at worst the number 0 has a floor for nothing. */
 	if (burst->data_tids[tid & 1] != tid)
 		return;
 	spin_lock(&journal->j_list_lock);

@@ -17,7 +17,7 @@ TRACE_DEFINE_ENUM(JBD2_BURST_ZEROED);
 TRACE_DEFINE_ENUM(JBD2_BURST_GROWN);
 TRACE_DEFINE_ENUM(JBD2_BURST_MOVED);
 TRACE_DEFINE_ENUM(JBD2_BURST_VERITY);
-TRACE_DEFINE_ENUM(JBD2_BURST_NO_BARRIER);
+TRACE_DEFINE_ENUM(JBD2_BURST_NUMBER_0);
 
 #define show_burst_reasons(reasons)					\
 	__print_flags(reasons, "|",					\
@@ -28,7 +28,7 @@ TRACE_DEFINE_ENUM(JBD2_BURST_NO_BARRIER);
 		      { BIT(JBD2_BURST_GROWN), "grown" },		\
 		      { BIT(JBD2_BURST_MOVED), "moved" },		\
 		      { BIT(JBD2_BURST_VERITY), "verity" },		\
-		      { BIT(JBD2_BURST_NO_BARRIER), "no_barrier" })
+		      { BIT(JBD2_BURST_NUMBER_0), "number_0" })
 
 /*
  * A transaction is marked for the first time with this reason.  @ip: who has

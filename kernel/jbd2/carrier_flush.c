@@ -167,8 +167,10 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 			WRITE_ONCE(carrier->broken, true);
 	} else {
 		/* The record's may be one of a journal on another device. */
-		if (flush != &carrier->record && carrier->well < flush->number)
+		if (flush != &carrier->record && carrier->well < flush->number) {
 			carrier->well = flush->number;
+			carrier->beside = carrier->begun;
+		}
 		/* The device may have had one that began later before it. */
 		flush->number = carrier->begun;
 	}
@@ -481,6 +483,9 @@ void jbd2_carrier_numbers(journal_t *journal, u64 *begun, u64 *failed)
  * @journal: the journal
  * @begun: what jbd2_carrier_numbers() said when it had been written
  * @failed: likewise
+ *
+ * Does not wait for the flushes that had begun by that one's end: while one of them is
+ * under way, the answer is no.
  */
 bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
 {
@@ -489,6 +494,7 @@ bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
 
 	spin_lock_irq(&carrier->lock);
 	covers = carrier->carried > begun &&
+		jbd2_carrier_ended(carrier) > carrier->beside &&
 		!jbd2_carrier_has_lost(carrier, failed);
 	spin_unlock_irq(&carrier->lock);
 	return covers;

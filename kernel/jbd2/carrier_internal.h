@@ -22,6 +22,7 @@ struct jbd2_carrier {
 	u64			begun;		/* the last number */
 	u64			well;		/* the latest that ended well, */
 	u64			carried;	/* and with all before it ended; */
+	u64			beside;		/* the last that began before well ended */
 	u64			skipped;	/* or had no volatile cache to flush */
 	u64			failed;		/* how many have failed, */
 	u64			failed_before;	/* before tid's commit started */

@@ -81,6 +81,7 @@ PLANTED: list[tuple[str, dict[str, int]]] = [
     ("ALLOCATED_WITHOUT_COPY", {"writes": 1, "fsyncs": 1}),
     ("FIRST_SYNC_SKIPS_SETTLE", {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1}),
     ("GONE_FORGOTTEN", {"writes": 2, "flusher": 1, "fsyncs": 2, "evicts": 1}),
+    ("EVICTED_NOT_IN_PLACE", {"writes": 1, "fsyncs": 1, "evicts": 1, "settles": 1}),
     ("FREE_WITHOUT_REVOKE", {"writes": 2, "fsyncs": 2, "truncates": 1, "second_file": 1}),
     ("REVOKE_LATER", {"writes": 2, "fsyncs": 2, "truncates": 1, "second_file": 1}),
     ("REUSED_BEFORE_COMMIT", {"writes": 2, "fsyncs": 2, "truncates": 1, "second_file": 1}),

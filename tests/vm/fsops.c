@@ -56,6 +56,8 @@
  *   map                         open FILE to read, and map it
  *   mcount:CHAR                 prints how many bytes are CHAR of what has been
  *                               mapped last; "map" comes first if nothing has
+ *   poison:PAGE                 the memory of that page of what has been mapped
+ *                               last is bad from now on: a SIGBUS; likewise
  *   forget                      drop the pages of FILE that are clean
  *   crash:NEW                   copies what is on the medium of $FASTSYNC_DEV
  *                               at this instant to the file NEW
@@ -546,6 +548,13 @@ static void op_mcount(char *arg)
 	printf("%ld\n", count);
 }
 
+static void op_poison(char *arg)
+{
+	if (!mapped)
+		op_map(NULL);
+	need(!madvise(mapped + BLOCK * atol(arg), BLOCK, MADV_HWPOISON), "madvise");
+}
+
 static void op_forget(char *arg)
 {
 	need(!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), "posix_fadvise");
@@ -693,7 +702,7 @@ static const struct {
 	OP(later),
 	OP(sync), OP(syncfs), OP(sleep), OP(align), OP(utimens), OP(utimensnow), OP(chmod), OP(chown),
 	OP(truncate), OP(rename), OP(link), OP(setxattr), OP(falloc), OP(flags), OP(verity), OP(stat), OP(io),
-	OP(map), OP(mcount), OP(forget),
+	OP(map), OP(mcount), OP(poison), OP(forget),
 	OP(mount), OP(remount), OP(remountro), OP(umount), OP(freeze), OP(thaw), OP(shutdown), OP(checkpoint),
 	OP(quotaon), OP(quotaoff), OP(quota), OP(setuid), OP(settime), OP(shifttime), OP(crash), OP(multigrain), OP(clock),
 };

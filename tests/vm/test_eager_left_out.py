@@ -101,7 +101,7 @@ COVERED: Mapping[str, tuple[Left, str]] = {
     ),
 }
 # What no workload comes to.
-NO_REASONS = {"verity", "no_barrier"}
+NO_REASONS = {"verity", "number_0"}
 
 
 @pytest.mark.parametrize("left", EXPOSED, ids=lambda left: "-".join(left.names))

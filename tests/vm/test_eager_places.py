@@ -100,6 +100,58 @@ def test_a_failed_write_in_place_keeps_the_log(fs: GuestFs) -> None:
     assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
 
 
+@pytest.mark.parametrize("not_held", ["", "ext4_evict_inode"])
+def test_what_write_back_leaves_is_in_its_place_before_an_unmount_drops_it(
+    vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, not_held: str
+) -> None:
+    """No block can be allocated where the extents cannot be read: each try gives one hole up."""
+    modules = build_modules(tree, fault=patch_of("eager-hold-left-out"))
+    fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
+    two_leaves = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
+    holes = " ".join(f"overwrite:4096,{8192 * i + 4096}" for i in range(20))
+    fs.mkfs()
+    fs.mount(f"{OPTIONS},errors=continue")
+    run(fs, f"{FILL}; o $f create {two_leaves} fsync")
+    fs.umount()
+    fs.mount(f"{OPTIONS},errors=continue")
+    script = f"""
+    echo {not_held} >/sys/module/ext4/parameters/not_held
+    o $f open append fsync; s
+    o $f open {holes}; echo 1 >/proc/sys/vm/drop_caches
+    ({FAIL_ALL.format("read")}); umount $m || exit 5; {FAIL_NONE}
+    echo >/sys/module/ext4/parameters/not_held
+    """
+    (synced,) = run(fs, script)
+    sound_log(vm, device_fails=True)
+    fs.mount(OPTIONS)
+    (shown,) = run(fs, "echo stats old $(tail -c 4096 $f | tr -cd X | wc -c)")
+    fs.umount()
+    assert synced["data_blocks"] == 1
+    assert (shown["old"] > 0) == bool(not_held)
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("pages", [1, 16])
+def test_memory_that_is_bad_does_not_replace_what_the_log_has(fs: GuestFs, pages: int) -> None:
+    """Many pages that are written at once are one folio, which cannot be split while it is dirty.
+
+    So the kernel leaves it in the page cache, and write-back takes it for good.
+    """
+    fs.mkfs()
+    fs.mount(OPTIONS)
+    script = f"""
+    dd if=/dev/urandom of=$f bs={pages * 4096} count=1 status=none; o $f open fsync; s
+    cp $f /dev/shm/want.f
+    {fs.fsops_path} $f poison:{pages // 2}; [ $? = 135 ] || exit 5
+    o $m sleep:7000 crash:$img; s; kept f
+    """
+    synced, after = run(fs, script)
+    fs.umount()
+    assert synced["data_blocks"] == pages
+    assert "Aborting journal" in sound_log(fs.vm, device_fails=True)
+    assert after["settlings_lost"] == 1
+
+
 @pytest.mark.parametrize("how", ["-p", "-z", "-c"], ids=["punch", "zero", "collapse"])
 def test_no_page_goes_before_its_place_is_written(fs: GuestFs, how: str) -> None:
     """A journal has been aborted: fallocate starts no handle, but drops pages before it finds out.

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.vm.eagerfs import OPTIONS, journal, run
+from tests.vm.eagerfs import OPTIONS, journal, requests, run
 from tests.vm.guestfs import (
     CRASH,
     CRASH_IMAGE,
@@ -58,6 +58,17 @@ def test_a_log_that_goes_with_the_barriers_is_durably_empty(losing: GuestFs) -> 
         quiet = "mount -o remount,nobarrier $m 2>/dev/null || exit 4"
         run(losing, f"settle; o $f open append fsync; {quiet}; {lose_cache(losing)}")
         assert journal(losing, CRASH_IMAGE)["Journal start"] == "0"
+
+
+def test_barriers_stay_until_the_log_is_empty(fs: GuestFs) -> None:
+    """What has been synced is there alone, and its places are flushed before the tail moves."""
+    with fs.mounted(OPTIONS):
+        fs.prepare()
+        quiet = f"mount -o remount,nobarrier {MNT} 2>/dev/null"
+        kinds = [kind for kind, _ in requests(fs, quiet, before="settle; o $f open append fsync")]
+        assert "FF" in kinds and any("F" in kind and "W" in kind for kind in kinds), kinds
+        without = [kind for kind, _ in requests(fs, f"{fs.fsops_path} {FILE} open append fsync")]
+    assert not any("F" in kind for kind in without), without
 
 
 def test_what_was_recovered_is_in_place_without_barriers_too(losing: GuestFs) -> None:

@@ -4,11 +4,17 @@ test_gather.py and test_short.py read those of waits and of cuts.
 """
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.vm.eagerfs import OPTIONS, stats
+from fastsync_lab.host.build import build_modules
+from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.machine.vm import Vm
+from tests.vm.conftest import prepare
+from tests.vm.eagerfs import OPTIONS, run, stats
 from tests.vm.guestfs import FAIL_A_FLUSH, FILE, MNT, GuestFs, sound_log
+from tests.vm.planted import patch_of
 from tests.vm.tracing import trace_requests
 
 pytestmark = pytest.mark.usefixtures("bursts")
@@ -114,6 +120,41 @@ def test_a_mark_that_a_flush_covers(fs: GuestFs) -> None:
     assert [MARK.sub(r"\1", text) for text in said(events, "mark")] == ["converted"]
     assert said(events, "decide") == ["burst for converted, covered"]
     assert len(said(events, "flush")) == 1
+
+
+BESIDE = {"barriers for converted": "fdatasync", "burst for converted, covered": ""}
+
+
+@pytest.mark.parametrize("decided", BESIDE)
+def test_a_flush_beside_another_does_not_cover_yet(slow_flushes: GuestFs, decided: str) -> None:
+    """The device may have had that one first, and failed it, and have lost what was written."""
+    fsops = slow_flushes.fsops_path
+    with slow_flushes.mounted(OPTIONS):
+        slow_flushes.prepare()
+        slow_flushes.vm.run(
+            f"cp {FILE} {MNT}/g; cp {FILE} {MNT}/h; fallocate -l 1M {MNT}/i; sync\n"
+            f"{fsops} {MNT} freeze thaw && {fsops} {FILE} open chmod:601 fsync"
+        )
+        events = traced(
+            slow_flushes,
+            f"dd if=/dev/zero of={MNT}/i bs=64k seek=2 count=1 conv=notrunc oflag=direct\n"
+            f"{fsops} {MNT}/h open write writeback align:1000 sleep:15 {BESIDE[decided]} &\n"
+            f"{fsops} {MNT}/i open align:1000 sleep:30 fsync &\n"
+            f"{fsops} {MNT}/g open align:1000 sleep:5 write fdatasync; wait",
+        )
+    assert said(events, "decide") == [decided]
+
+
+def test_the_number_0_has_barriers(vm: Vm, fsops: str, tree: KernelTree, flashdev: Path) -> None:
+    """Recovery takes it for "none": a torn burst of that number would be replayed."""
+    modules = build_modules(tree, fault=patch_of("burst-near-0"))
+    fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
+    with fs.mounted(OPTIONS):
+        events = traced(fs, f"{fsops} {FILE} create append {'append fsync ' * 5}")
+        run(fs, "cut f; opened; cmp /dev/shm/m/f /dev/shm/want.f; umount /dev/shm/m; kept f")
+    decided = [(tid, text) for name, tid, text in events if name == "decide"]
+    assert len(decided) == 5 and (0, "barriers for number_0") in decided
+    assert {text for tid, text in decided if tid} == {"burst for nothing"}
 
 
 def test_switching(fs: GuestFs) -> None:

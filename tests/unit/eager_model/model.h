@@ -72,6 +72,7 @@ typedef uint64_t u64;
 	X(ALLOCATED_WITHOUT_COPY)					\
 	X(FIRST_SYNC_SKIPS_SETTLE)	/* of what was read again */	\
 	X(GONE_FORGOTTEN)		/* at eviction */		\
+	X(EVICTED_NOT_IN_PLACE)						\
 	X(FREE_WITHOUT_REVOKE)		/* Free */			\
 	X(REVOKE_LATER)			/* in the next handle */	\
 	X(REUSED_BEFORE_COMMIT)						\

@@ -150,19 +150,25 @@ bool complete(struct state *s, int f)
 
 /*
  * Evicted, and read again. With I_DONTCACHE its pages are written first, and then
- * dropped, be they dirty again or not.
+ * dropped, be they dirty again or not. At an unmount that may have failed: then
+ * ext4_eager_begin_evict() puts what has a copy in its place.
  */
 static bool evict(struct state *s, int f)
 {
 	struct file *file = &s->file[f];
+	bool in_place = file->mem.block &&
+		block_of(s, file)->now == tag_of(f, file->newest);
 
 	if (file->flight || file->change || !spend(s, EVICTS) ||
-	    (file->dirty && (!file->mem.block ||
-			     block_of(s, file)->now != tag_of(f, file->newest))))
+	    (file->dirty && !in_place && !entry_of(s, file)))
 		return false;
 	for (int i = 0; i < ACTORS; i++)
 		if (s->actor[i].what == f + 1)
 			return false;
+	if (file->dirty && !in_place && !FAULTY(EVICTED_NOT_IN_PLACE)) {
+		submit(s, f, -1);
+		complete(s, f);
+	}
 	drop_page(file);
 	if (file->eager && file->gen && !FAULTY(GONE_FORGOTTEN))
 		file->gone = file->gen;
