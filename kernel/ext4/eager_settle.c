@@ -30,8 +30,8 @@
  *   waited for. It is dirty: then it is written here. It was dropped: by reclaim, after
  *   write-back as well; by eviction, or because the file shrinks, after it was written
  *   (eager_hold.c); for its memory is bad, which counts as a write that has failed; or
- *   because the file goes, and has no name by then. What says so was logged before, and is committed
- *   before the tail moves.
+ *   because the file goes, and has no name by then. What says so was logged before, and
+ *   is committed before the tail moves.
  * - An inode with copies is listed as long as it may have dirty pages. It is listed
  *   before the first copy is queued, and leaves the list by settling, or when it
  *   is evicted and its pages have gone.
