@@ -69,6 +69,7 @@
  * before anybody is woken, and taken when a flush ends, in interrupts.
  */
 
+#include <linux/blkdev.h>
 #include <linux/slab.h>
 
 #include "carrier_internal.h"
@@ -356,6 +357,36 @@ int jbd2_carrier_flush_burst(journal_t *journal, tid_t tid,
 	if (!err && jbd2_carrier_lost(carrier, failed))
 		err = -EIO;
 	return err;
+}
+
+/**
+ * jbd2_carrier_flush_async - make an asynchronous commit durable that is no burst
+ * @journal: the journal
+ * @err: what came of its blocks and its record, which have been written
+ *
+ * Stock jbd2 does not heed what comes of that flush. But others count on it, and it may
+ * be one that was sent behind one that has failed.
+ *
+ * Return: @err; or, if flushes count, an error after which the commit may be lost.
+ */
+int jbd2_carrier_flush_async(journal_t *journal, int err)
+{
+	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
+	int flush_err;
+
+	if (likely(!READ_ONCE(carrier->counts))) {
+		blkdev_issue_flush(journal->j_dev);
+		return err;
+	}
+	/* A flush of a device of the journal's own covers no data. */
+	if (journal->j_dev != journal->j_fs_dev)
+		flush_err = blkdev_issue_flush(journal->j_dev);
+	else
+		flush_err = jbd2_carrier_flush(journal);
+	if (!flush_err &&
+	    jbd2_carrier_lost(carrier, carrier->record.failed_before))
+		flush_err = -EIO;
+	return err ?: flush_err;
 }
 
 /**

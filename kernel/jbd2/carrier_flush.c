@@ -153,6 +153,26 @@ bool jbd2_carrier_all_ended(struct jbd2_carrier *carrier, u64 number)
 	return ended;
 }
 
+/*
+ * All have to end that had begun by the end of one that ended well: the device may have had
+ * them before it. They are waited for before a newer one is looked at: beside tasks that
+ * flush all the time one or another is always under way.
+ */
+static void jbd2_carrier_note_covers(struct jbd2_carrier *carrier)
+{
+	u64 ended = jbd2_carrier_ended(carrier);
+
+	if (carrier->beside < ended)
+		carrier->covers = carrier->candidate;
+	if (carrier->covers != carrier->candidate ||
+	    carrier->candidate == carrier->well)
+		return;
+	carrier->candidate = carrier->well;
+	carrier->beside = carrier->begun;
+	if (carrier->beside < ended)
+		carrier->covers = carrier->candidate;
+}
+
 /* A flush has ended, and whoever waits for that is told. Context: any. */
 static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 				  struct jbd2_flush *flush, int err, bool aborts)
@@ -167,15 +187,14 @@ static void jbd2_carrier_note_end(struct jbd2_carrier *carrier,
 			WRITE_ONCE(carrier->broken, true);
 	} else {
 		/* The record's may be one of a journal on another device. */
-		if (flush != &carrier->record && carrier->well < flush->number) {
+		if (flush != &carrier->record && carrier->well < flush->number)
 			carrier->well = flush->number;
-			carrier->beside = carrier->begun;
-		}
 		/* The device may have had one that began later before it. */
 		flush->number = carrier->begun;
 	}
 	if (carrier->well < jbd2_carrier_ended(carrier))
 		carrier->carried = carrier->well;
+	jbd2_carrier_note_covers(carrier);
 	spin_unlock_irqrestore(&carrier->lock, flags);
 	if (wq_has_sleeper(&carrier->wait))
 		wake_up_all(&carrier->wait);
@@ -433,36 +452,6 @@ int jbd2_carrier_end_record(journal_t *journal, int err)
 }
 
 /**
- * jbd2_carrier_flush_async - make an asynchronous commit durable that is no burst
- * @journal: the journal
- * @err: what came of its blocks and its record, which have been written
- *
- * Stock jbd2 does not heed what comes of that flush. But others count on it, and it may
- * be one that was sent behind one that has failed.
- *
- * Return: @err; or, if flushes count, an error after which the commit may be lost.
- */
-int jbd2_carrier_flush_async(journal_t *journal, int err)
-{
-	struct jbd2_carrier *carrier = jbd2_carrier_of(journal);
-	int flush_err;
-
-	if (likely(!READ_ONCE(carrier->counts))) {
-		blkdev_issue_flush(journal->j_dev);
-		return err;
-	}
-	/* A flush of a device of the journal's own covers no data. */
-	if (journal->j_dev != journal->j_fs_dev)
-		flush_err = blkdev_issue_flush(journal->j_dev);
-	else
-		flush_err = jbd2_carrier_flush(journal);
-	if (!flush_err &&
-	    jbd2_carrier_lost(carrier, carrier->record.failed_before))
-		flush_err = -EIO;
-	return err ?: flush_err;
-}
-
-/**
  * jbd2_carrier_numbers - how many flushes have begun, and how many have failed
  * @journal: the journal
  * @begun: the number of the last one that has begun
@@ -493,8 +482,7 @@ bool jbd2_carrier_covers(journal_t *journal, u64 begun, u64 failed)
 	bool covers;
 
 	spin_lock_irq(&carrier->lock);
-	covers = carrier->carried > begun &&
-		jbd2_carrier_ended(carrier) > carrier->beside &&
+	covers = carrier->covers > begun &&
 		!jbd2_carrier_has_lost(carrier, failed);
 	spin_unlock_irq(&carrier->lock);
 	return covers;

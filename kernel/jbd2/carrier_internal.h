@@ -22,8 +22,10 @@ struct jbd2_carrier {
 	u64			begun;		/* the last number */
 	u64			well;		/* the latest that ended well, */
 	u64			carried;	/* and with all before it ended; */
-	u64			beside;		/* the last that began before well ended */
 	u64			skipped;	/* or had no volatile cache to flush */
+	u64			candidate;	/* ended well; covers what was before it */
+	u64			beside;		/* once all up to this one have ended */
+	u64			covers;		/* the latest for which they have */
 	u64			failed;		/* how many have failed, */
 	u64			failed_before;	/* before tid's commit started */
 	bool			broken;		/* one that aborts the journal */

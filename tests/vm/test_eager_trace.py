@@ -122,25 +122,35 @@ def test_a_mark_that_a_flush_covers(fs: GuestFs) -> None:
     assert len(said(events, "flush")) == 1
 
 
-BESIDE = {"barriers for converted": "fdatasync", "burst for converted, covered": ""}
+# When flushes begin and a commit decides, in ms; a flush takes 20, one after the other.
+COVERED, NOT_COVERED = "burst for converted, covered", "barriers for converted"
+BESIDE = {
+    "alone": ((5,), 30, COVERED),
+    "one has begun by its end": ((5, 15), 30, NOT_COVERED),
+    "that one has ended, another has not": ((5, 15, 27), 50, COVERED),
+}
 
 
-@pytest.mark.parametrize("decided", BESIDE)
-def test_a_flush_beside_another_does_not_cover_yet(slow_flushes: GuestFs, decided: str) -> None:
-    """The device may have had that one first, and failed it, and have lost what was written."""
+@pytest.mark.parametrize("what", BESIDE)
+def test_when_a_flush_covers(slow_flushes: GuestFs, what: str) -> None:
+    """The device may have had another first, and failed it, and have lost what was written."""
+    flushes_ms, commit_ms, decided = BESIDE[what]
     fsops = slow_flushes.fsops_path
     with slow_flushes.mounted(OPTIONS):
         slow_flushes.prepare()
         slow_flushes.vm.run(
-            f"cp {FILE} {MNT}/g; cp {FILE} {MNT}/h; fallocate -l 1M {MNT}/i; sync\n"
+            f"for f in {' '.join(map(str, flushes_ms))}; do cp {FILE} {MNT}/$f; done\n"
+            f"fallocate -l 1M {MNT}/i; sync\n"
             f"{fsops} {MNT} freeze thaw && {fsops} {FILE} open chmod:601 fsync"
+        )
+        flushers = "\n".join(
+            f"{fsops} {MNT}/{ms} open write writeback align:1000 sleep:{ms} fdatasync &"
+            for ms in flushes_ms
         )
         events = traced(
             slow_flushes,
             f"dd if=/dev/zero of={MNT}/i bs=64k seek=2 count=1 conv=notrunc oflag=direct\n"
-            f"{fsops} {MNT}/h open write writeback align:1000 sleep:15 {BESIDE[decided]} &\n"
-            f"{fsops} {MNT}/i open align:1000 sleep:30 fsync &\n"
-            f"{fsops} {MNT}/g open align:1000 sleep:5 write fdatasync; wait",
+            f"{flushers}\n{fsops} {MNT}/i open align:1000 sleep:{commit_ms} fsync; wait",
         )
     assert said(events, "decide") == [decided]
 
