@@ -56,19 +56,26 @@ def test_a_direct_read_of_a_hole_that_is_stored_to(
     assert (shown["old"] > 0) == (fault is not None)
 
 
-@pytest.mark.parametrize("not_held", ["", "ext4_fallocate"])
-def test_a_hole_that_cannot_be_punched(
-    vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, not_held: str
-) -> None:
-    """Its pages have been dropped: the places hold what they did, unless the file was not held."""
+@pytest.fixture
+def two_leaves(vm: Vm, tree: KernelTree, flashdev: Path, fsops: str) -> GuestFs:
+    """$f with each second block allocated, and not read yet; its extents are in two blocks.
+
+    The modules' parameter not_held says which of their functions do not hold a file.
+    """
     modules = build_modules(tree, fault=patch_of("eager-hold-left-out"))
     fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
-    two_leaves = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
+    blocks = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
     fs.mkfs()
     fs.mount(f"{OPTIONS},errors=continue")
-    run(fs, f"{FILL}; o $f create {two_leaves} fsync")
+    run(fs, f"{FILL}; o $f create {blocks} fsync")
     fs.umount()
     fs.mount(f"{OPTIONS},errors=continue")
+    return fs
+
+
+@pytest.mark.parametrize("not_held", ["", "ext4_fallocate"])
+def test_a_hole_that_cannot_be_punched(two_leaves: GuestFs, not_held: str) -> None:
+    """Its pages have been dropped: the places hold what they did, unless the file was not held."""
     script = f"""
     echo {not_held} >/sys/module/ext4/parameters/not_held
     o $f open overwrite:4096,81920 fsync; s
@@ -78,9 +85,9 @@ def test_a_hole_that_cannot_be_punched(
     echo stats old $(dd if=$f bs=4k skip=20 count=1 status=none | tr -cd X | wc -c)
     echo >/sys/module/ext4/parameters/not_held
     """
-    synced, punched, shown = run(fs, script)
-    fs.umount()
-    sound_log(vm, device_fails=True)
+    synced, punched, shown = run(two_leaves, script)
+    two_leaves.umount()
+    sound_log(two_leaves.vm, device_fails=True)
     assert synced["data_blocks"] == 1 and punched["punched"] != 0
     assert (shown["old"] > 0) == bool(not_held)
 
@@ -102,18 +109,10 @@ def test_a_failed_write_in_place_keeps_the_log(fs: GuestFs) -> None:
 
 @pytest.mark.parametrize("not_held", ["", "ext4_evict_inode"])
 def test_what_write_back_leaves_is_in_its_place_before_an_unmount_drops_it(
-    vm: Vm, tree: KernelTree, flashdev: Path, fsops: str, not_held: str
+    two_leaves: GuestFs, not_held: str
 ) -> None:
     """No block can be allocated where the extents cannot be read: each try gives one hole up."""
-    modules = build_modules(tree, fault=patch_of("eager-hold-left-out"))
-    fs = GuestFs(vm, fsops, prepare(vm, modules, flashdev))
-    two_leaves = " ".join(f"falloc:0,{8192 * i},4096" for i in range(400))
     holes = " ".join(f"overwrite:4096,{8192 * i + 4096}" for i in range(20))
-    fs.mkfs()
-    fs.mount(f"{OPTIONS},errors=continue")
-    run(fs, f"{FILL}; o $f create {two_leaves} fsync")
-    fs.umount()
-    fs.mount(f"{OPTIONS},errors=continue")
     script = f"""
     echo {not_held} >/sys/module/ext4/parameters/not_held
     o $f open append fsync; s
@@ -121,11 +120,11 @@ def test_what_write_back_leaves_is_in_its_place_before_an_unmount_drops_it(
     ({FAIL_ALL.format("read")}); umount $m || exit 5; {FAIL_NONE}
     echo >/sys/module/ext4/parameters/not_held
     """
-    (synced,) = run(fs, script)
-    sound_log(vm, device_fails=True)
-    fs.mount(OPTIONS)
-    (shown,) = run(fs, "echo stats old $(tail -c 4096 $f | tr -cd X | wc -c)")
-    fs.umount()
+    (synced,) = run(two_leaves, script)
+    sound_log(two_leaves.vm, device_fails=True)
+    two_leaves.mount(OPTIONS)
+    (shown,) = run(two_leaves, "echo stats old $(tail -c 4096 $f | tr -cd X | wc -c)")
+    two_leaves.umount()
     assert synced["data_blocks"] == 1
     assert (shown["old"] > 0) == bool(not_held)
 
