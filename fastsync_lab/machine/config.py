@@ -20,7 +20,7 @@ from fastsync_lab.machine.processor import (
     SPEEDS,
     Processor,
     check_mips,
-    load_processor,
+    untimed_processor,
 )
 
 DEBUG_KERNEL_SLOWNESS = 8.0  # what its time limits are multiplied by
@@ -75,7 +75,7 @@ class VmConfig:
     cpus: int = 1
     real_time: bool = False
     mips: int = DEFAULT_MIPS
-    processor: Processor = field(default_factory=load_processor)
+    processor: Processor = field(default_factory=untimed_processor)
     root: str = DEFAULT
     parameters: tuple[str, ...] = ()
     shares: tuple[Share, ...] = ()

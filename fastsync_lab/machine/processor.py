@@ -44,31 +44,45 @@ class Processor:
         return named | {name: value == "on" for name, _, value in valued}
 
 
+@dataclass(frozen=True)
+class Table:
+    """processors.toml: all rows by name, which one is measured with, and which one else."""
+
+    rows: Mapping[str, Processor]
+    default: str
+    untimed: str
+
+
 @cache
-def _table() -> tuple[str, Mapping[str, Processor]]:
-    """The default's name, and all of them by name."""
+def _table() -> Table:
+    """The table. Raises UsageError when it names a row that it does not have."""
     table = tomllib.loads(TABLE.read_text())
     found = {
         name: Processor(name, row["says"], row["cpu"], tuple(row.get("parameters", ())))
         for name, row in table["processor"].items()
     }
-    check_names("processor", [table["default"]], list(found))
-    return table["default"], found
+    check_names("processor", [table["default"], table["untimed"]], list(found))
+    return Table(found, table["default"], table["untimed"])
 
 
 def processor_names() -> list[str]:
     """The names of all rows."""
-    return list(_table()[1])
+    return list(_table().rows)
 
 
 def load_processor(name: str | None = None) -> Processor:
-    """The row of that name, or the one that guests have if nothing is said.
+    """The row of that name, or the one of the guests that are measured.
 
     Raises UsageError for an unknown name.
     """
-    default, found = _table()
-    check_names("processor", [name or default], list(found))
-    return found[name or default]
+    table = _table()
+    check_names("processor", [name or table.default], list(table.rows))
+    return table.rows[name or table.default]
+
+
+def untimed_processor() -> Processor:
+    """The row of the guests that nobody measures."""
+    return load_processor(_table().untimed)
 
 
 def check_mips(mips: int) -> None:
@@ -87,7 +101,7 @@ def label(environment: Mapping[str, Any]) -> str:
     A result of another one, or of another speed, never has the same label.
     """
     said = spelled(environment["processor"])
-    known = {spelled(one.record): one.name for one in _table()[1].values()}
+    known = {spelled(one.record): one.name for one in _table().rows.values()}
     mips = speed(environment)
     words = [] if mips == DEFAULT_MIPS else [f"{mips:g} MIPS"]
     if said != spelled(load_processor().record):

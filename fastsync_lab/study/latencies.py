@@ -21,7 +21,7 @@ from fastsync_lab.host.paths import repo_root, results_dir, write_json
 from fastsync_lab.host.progress import Finished, Report
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.device import DeviceProfile, RequestKind, load_profile
-from fastsync_lab.machine.processor import DEFAULT_MIPS
+from fastsync_lab.machine.processor import DEFAULT_MIPS, load_processor
 from fastsync_lab.machine.trace import TRACE_SH, Request, Trace, check_no_loss, parse_trace
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study.figures import DEVICES
@@ -115,7 +115,7 @@ def measure(kernel: str, report: Report) -> Result:
     tree = fetch_kernel(kernel, report=report)
     flashdev, program = build_flashdev(tree, report=report), PROGRAM.build(report)
     report(f"booting {tree.release}")
-    with Vm(VmConfig(tree)) as vm:
+    with Vm(VmConfig(tree, processor=load_processor())) as vm:
         probe = Probe(vm, vm.stage(program), flashdev)
         devices = [measure_device(probe, name, report) for name in DEVICES]
     result = {

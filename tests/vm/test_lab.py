@@ -20,7 +20,7 @@ from fastsync_lab.host.paths import build_dir, cache_dir, repo_root
 from fastsync_lab.host.progress import silent
 from fastsync_lab.machine.config import VmConfig
 from fastsync_lab.machine.image import root_image
-from fastsync_lab.machine.processor import load_processor
+from fastsync_lab.machine.processor import untimed_processor
 from fastsync_lab.machine.vm import Vm
 from fastsync_lab.study import calibration
 from tests.processes import children, still_running
@@ -105,7 +105,7 @@ def test_guest_stands_on_its_image_and_sees_nothing_of_the_host(vm: Vm, tree: Ke
 
 
 def test_guest_has_the_processor_that_is_declared(vm: Vm) -> None:
-    declared = load_processor()
+    declared = untimed_processor()
     flags = vm.run("grep -m 1 ^flags /proc/cpuinfo").stdout.split()
     assert {flag: flag in flags for flag in declared.switched} == declared.switched
     assert set(declared.parameters) <= set(vm.run("cat /proc/cmdline").stdout.split())
