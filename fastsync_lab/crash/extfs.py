@@ -49,7 +49,7 @@ class File:
     size: int
     mtime_ns: int
     ctime_ns: int
-    xattrs: dict[str, str] = field(default_factory=dict)  # values in hexadecimal
+    xattrs: dict[str, str] = field(default_factory=dict, hash=False)  # values in hexadecimal
     sectors: tuple[int, ...] = ()
     target: str = ""
     junk: tuple[tuple[int, int], ...] = ()
@@ -92,9 +92,17 @@ class Image:
 
     def tree(self) -> Tree:
         """All files but the root folder."""
-        files: Tree = {}
-        self._walk(ROOT_INO, "", files)
-        return files
+        return {path: self._file(ino) for path, ino in self.paths()}
+
+    def paths(self) -> Iterator[tuple[str, int]]:
+        """Where they are, with their inodes; a folder before what is in it."""
+        seen: set[str] = set()
+        yield from self._walk(ROOT_INO, "", seen)
+
+    def kind(self, ino: int) -> int:
+        """What a file is: DIRECTORY, REGULAR or another of these bits of its mode."""
+        (mode,) = struct.unpack_from("<H", self._inode(ino))
+        return int(mode) & FORMAT_MASK
 
     def contents(self, ino: int) -> bytes:
         """What a regular file holds."""
@@ -111,14 +119,15 @@ class Image:
             data[start : start + count * self.block_size] = self._blocks(physical, count)
         return bytes(data[:size])
 
-    def _walk(self, folder: int, prefix: str, files: Tree) -> None:
+    def _walk(self, folder: int, prefix: str, seen: set[str]) -> Iterator[tuple[str, int]]:
         for name, ino in self._names(folder):
             path = prefix + name
-            if path in files or path.count("/") > 64:
+            if path in seen or path.count("/") > 64:
                 raise FastsyncError(f"{path} is there twice")
-            files[path] = self._file(ino)
-            if files[path].mode & FORMAT_MASK == DIRECTORY:
-                self._walk(ino, path + "/", files)
+            seen.add(path)
+            yield path, ino
+            if self.kind(ino) == DIRECTORY:
+                yield from self._walk(ino, path + "/", seen)
 
     def _names(self, folder: int) -> Iterator[tuple[str, int]]:
         inode = self._inode(folder)

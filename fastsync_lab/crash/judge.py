@@ -13,12 +13,12 @@ from fastsync_lab.crash.case import Case
 from fastsync_lab.crash.extfs import File, Image, Tree
 from fastsync_lab.crash.guest import built_program
 from fastsync_lab.crash.kinds import Kind, split_journal
-from fastsync_lab.crash.mariadb import read_table
+from fastsync_lab.crash.mariadb import reader
 from fastsync_lab.crash.oracle import Oracle, junk_problems
 from fastsync_lab.crash.recording import PAGE, ImageFile, page_of
 from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
-from fastsync_lab.crash.sql import SqlOracle, read_sqlite
+from fastsync_lab.crash.sql import SQLITE, SqlOracle
 from fastsync_lab.crash.trace import Op
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.shell import Completed, run
@@ -74,10 +74,8 @@ class Judge:
 
     def __init__(self, case: Case, script: Script, ops: list[Op], work: Path) -> None:
         self._fsck = E2fsck(work, case.kind)
-        read = read_sqlite
-        if script.flushing:
-            read = partial(read_table, client=built_program(script.program))
-        self._sql = SqlOracle(script.lines, read) if script.sql else None
+        how = reader(built_program(script.program)) if script.flushing else SQLITE
+        self._sql = SqlOracle(script.lines, how) if script.sql else None
         self._files = None if script.sql else Oracle(ops, case.promise)
 
     def completed_in(self, state_image: bytes) -> Completions:

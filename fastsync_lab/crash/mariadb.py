@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, Image
-from fastsync_lab.crash.sql import DUMP, Rows
+from fastsync_lab.crash.sql import DUMP, Reader, Rows
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.shell import last_lines, run
 
@@ -73,18 +73,16 @@ def initialize(data: Path, scratch: Path) -> None:
     run(argv, input_text=f"CREATE SCHEMA {SCHEMA};\n", timeout_s=TIMEOUT_S)
 
 
-def read_table(image: Image, folder: Path, client: Path) -> Rows:
-    """The table, as a server on the host reads it out of a recovered image.
+def reader(client: Path) -> Reader:
+    """How a server on the host, and that client, read the table."""
+    return Reader(lambda path: path.split("/")[0] == FOLDER, partial(read_table, client=client))
+
+
+def read_table(folder: Path, client: Path) -> Rows:
+    """The table, as a server on the host reads it.
 
     Raises FastsyncError if the server cannot recover the database, or finds fault with it.
     """
-    for path, file in image.tree().items():
-        if path.split("/")[0] != FOLDER:
-            continue
-        if file.mode & FORMAT_MASK == DIRECTORY:
-            (folder / path).mkdir()
-        elif file.is_regular:
-            (folder / path).write_bytes(image.contents(file.ino))
     script = folder / "check.sql"
     script.write_text("".join(f"{line}\n" for line in CHECK))
     server = [SERVER, *arguments(str(folder / FOLDER), str(folder)), "--innodb-flush-method=nosync"]

@@ -15,9 +15,11 @@ force between the operation and the end of the sync.
 """
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Self
 
 from fastsync_lab.crash.extfs import DIRECTORY, FORMAT_MASK, File, Tree
 from fastsync_lab.crash.junk import OF_SECTOR
@@ -32,16 +34,22 @@ NS_PER_MS = 1_000_000
 LOST_AND_FOUND = "lost+found"
 
 
+CUTS_REMEMBERED = 1000
+
+
 @dataclass(frozen=True)
 class Cut:
     """A crash as the trace sees it: which operations had returned, which may have begun.
 
-    Many states are of one cut, and most files are alike in them: `contents` has what was wrong with
-    those that were looked at, by file, size and sectors.
+    Many states are of one cut. So it remembers the names that there may be, by group. Most files
+    are alike in these states, too: what was wrong with those that were looked at is in `files`, and
+    in `contents` by size and sectors alone. Both have the node's id.
     """
 
     acknowledged: frozenset[int]
     begun: frozenset[int]
+    epochs: dict[str, list[Epoch]] = field(default_factory=dict)
+    files: dict[tuple[int, File], list[str]] = field(default_factory=dict)
     contents: dict[tuple[int, int, tuple[int, ...]], list[str]] = field(default_factory=dict)
 
     def syncs(self, syncs: Iterable[Sync]) -> list[Sync]:
@@ -57,12 +65,61 @@ class Cut:
         return [version for version in known if version.end >= oldest]
 
 
+@dataclass(frozen=True)
+class Floor:
+    """When the last of some operations ended that had before one of some syncs began.
+
+    `ends` is in order; `syncs` have when each began, and its operation, the last one first.
+    """
+
+    ends: tuple[int, ...]
+    syncs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, ops: Iterable[Op], syncs: Iterable[Sync]) -> Self:
+        """That of these."""
+        begins = sorted(((sync.begin, sync.op) for sync in syncs), reverse=True)
+        return cls(tuple(sorted(op.end for op in ops)), tuple(begins))
+
+    def at(self, cut: Cut) -> int:
+        """That of the syncs that had returned; -1 if no operation had ended by then."""
+        begin = next((begin for begin, op in self.syncs if op in cut.acknowledged), -1)
+        before = bisect_left(self.ends, begin)
+        return self.ends[before - 1] if before else -1
+
+
+@dataclass(frozen=True)
+class Concern:
+    """What of a cut matters to a file: syncs that had returned, operations that may have begun."""
+
+    syncs: frozenset[int]
+    ops: frozenset[int]
+
+    @classmethod
+    def of(cls, node: Node, syncs: Iterable[Sync]) -> Self:
+        """That of a file; `syncs` are those of all files."""
+        lists = [*node.versions.values(), *node.sectors.values()]
+        lists += [[stray.version for stray in strays] for strays in node.strays.values()]
+        return cls(
+            frozenset(sync.op for sync in (*node.syncs, *syncs)),
+            frozenset(version.op for versions in lists for version in versions),
+        )
+
+
 class Oracle:
     """Judges the files of a crash state by the trace of the run."""
 
     def __init__(self, ops: Iterable[Op], promise: Promise) -> None:
-        self.model = Model(ops, promise)
+        self.model = model = Model(ops, promise)
+        meta = [sync for sync in model.all_syncs if sync.meta]
+        self._floors = {
+            group.prefix: Floor.of((epoch.op for epoch in group.epochs if epoch.op), meta)
+            for group in model.groups
+        }
+        self._names_floors = [floor for node in model.nodes for floor in _names_floors(node)]
+        self._concerns = {node.id: Concern.of(node, model.all_syncs) for node in model.nodes}
         self._cut = lru_cache(maxsize=1)(self._new_cut)
+        self._same = lru_cache(maxsize=CUTS_REMEMBERED)(Cut)
 
     def problems(
         self, tree: Tree, acknowledged: frozenset[int], started: frozenset[int] | None = None
@@ -88,7 +145,9 @@ class Oracle:
         return Cut(acknowledged, started)
 
     def _group_problems(self, group: Group, tree: Tree, cut: Cut) -> list[str]:
-        epochs = self._possible_epochs(group, cut)
+        if group.prefix not in cut.epochs:
+            cut.epochs[group.prefix] = self._possible_epochs(group, cut)
+        epochs = cut.epochs[group.prefix]
         matching = [epoch for epoch in epochs if _same_names(epoch.names, tree)]
         if not matching:
             return [_names_problem(epochs, tree)]
@@ -100,19 +159,22 @@ class Oracle:
         return best
 
     def _possible_epochs(self, group: Group, cut: Cut) -> list[Epoch]:
-        ops = [epoch.op for epoch in group.epochs if epoch.op]
-        floor = _end_before(ops, (s for s in cut.syncs(self.model.all_syncs) if s.meta))
-        for node in self.model.nodes:
-            syncs = cut.syncs(node.syncs)
-            with_names = _end_before(node.name_ops, (sync for sync in syncs if sync.meta))
-            floor = max(floor, with_names, _end_before(node.name_ops[:1], syncs))
-        return _not_before(group, floor, cut)
+        floors = (self._floors[group.prefix], *self._names_floors)
+        return _not_before(group, max(floor.at(cut) for floor in floors), cut)
+
+    def _as_seen_by(self, node: Node, cut: Cut) -> Cut:
+        """What a file sees of a cut; that of many cuts is one."""
+        concern = self._concerns[node.id]
+        return self._same(cut.acknowledged & concern.syncs, cut.begun & concern.ops)
 
     def _epoch_problems(self, epoch: Epoch, tree: Tree, cut: Cut) -> Iterator[str]:
         ids = [node.id for node in epoch.names.values()]
         for path, node in epoch.names.items():
             file = tree[path]
-            yield from (f"{path}: {text}" for text in self._node_problems(node, file, cut))
+            seen, look = self._as_seen_by(node, cut), (node.id, file)
+            if look not in seen.files:
+                seen.files[look] = list(self._node_problems(node, file, seen))
+            yield from (f"{path}: {text}" for text in seen.files[look])
             if node.kind == "file" and file.links != ids.count(node.id):
                 yield f"{path}: {file.links} links, not {ids.count(node.id)}"
 
@@ -226,10 +288,10 @@ KINDS = {0o040000: "folder", 0o100000: "file", 0o120000: "link"}
 assert DIRECTORY in KINDS
 
 
-def _end_before(ops: Iterable[Op], syncs: Iterable[Sync]) -> int:
-    """When the last of the operations ended that had before one of the syncs began; or -1."""
-    begin = max((sync.begin for sync in syncs), default=-1)
-    return max((op.end for op in ops if op.end < begin), default=-1)
+def _names_floors(node: Node) -> tuple[Floor, Floor]:
+    """What covers the names of a file: all of them, and the one that it was made with."""
+    meta = [sync for sync in node.syncs if sync.meta]
+    return Floor.of(node.name_ops, meta), Floor.of(node.name_ops[:1], node.syncs)
 
 
 def _same_names(names: Names, tree: Tree) -> bool:

@@ -11,7 +11,7 @@ from fastsync_lab.crash.log import Event, parse_log
 from fastsync_lab.crash.states import State, apply_writes, durable_writes
 
 PAGE = 4096
-CHUNK = 16 * PAGE
+CHUNK_PAGES = 256  # as much as a processor's cache holds
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,17 @@ class ImageFile:
 
     def put(self, data: bytes | bytearray) -> None:
         """This is in the file now."""
-        there = self.contents
-        for start in range(0, len(data), CHUNK):
-            if there[start : start + CHUNK] == data[start : start + CHUNK]:
-                continue
-            for page in range(start, min(start + CHUNK, len(data)), PAGE):
-                if there[page : page + PAGE] != (new := data[page : page + PAGE]):
-                    there[page : page + PAGE] = new
+        import numpy as np  # to import it takes a tenth of a second; most commands do without
+
+        there, new = (
+            np.frombuffer(one, np.uint64).reshape(-1, PAGE // 8) for one in (self.contents, data)
+        )
+        for start in range(0, len(new), CHUNK_PAGES):
+            part = slice(start, start + CHUNK_PAGES)
+            differing = there[part] != new[part]
+            if differing.any():
+                pages = differing.any(axis=1)
+                there[part][pages] = new[part][pages]
 
 
 def memory_dir() -> Path | None:

@@ -6,6 +6,7 @@ by dm-log-writes between the two; many are, one after the other, with a mark beh
 """
 
 import json
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def _file(data: dict[str, Any]) -> File:
     return File(
         **numbers,
         xattrs=data["xattrs"],
-        sectors=tuple(int(text[start : start + 8], 16) for start in range(0, len(text), 8)),
+        sectors=struct.unpack(f">{len(text) // 8}I", bytes.fromhex(text)),
         target=data.get("target", ""),
         junk=tuple((sector, origin) for sector, origin in data.get("junk", ())),
     )

@@ -1,12 +1,14 @@
 """Is every committed transaction of a database there after a crash?"""
 
+import hashlib
 import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from fastsync_lab.crash.extfs import Image
+from fastsync_lab.crash.extfs import DIRECTORY, REGULAR, Image
 from fastsync_lab.crash.recording import memory_dir
 from fastsync_lab.host.errors import FastsyncError
 
@@ -15,7 +17,46 @@ DUMP = "SELECT id, value FROM item ORDER BY id"
 NO_CHANGE = ("PRAGMA ", "USE ", "DO ")  # what a line begins with that changes no row
 
 Rows = list[tuple[int, str]]
-Reader = Callable[[Image, Path], Rows]  # in an empty folder; FastsyncError: the database is broken
+Files = dict[str, bytes | None]  # what is in them by path; a folder has nothing, and comes first
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a database is read: which paths are its own, and what the table holds.
+
+    `rows` is given a folder with these files. It raises FastsyncError if the database is broken.
+    """
+
+    belongs: Callable[[str], bool]
+    rows: Callable[[Path], Rows]
+
+    def files(self, image: Image) -> Files:
+        """The files of a database in an image."""
+        found: Files = {}
+        for path, ino in image.paths():
+            if self.belongs(path) and (kind := image.kind(ino)) in (DIRECTORY, REGULAR):
+                found[path] = image.contents(ino) if kind == REGULAR else None
+        return found
+
+    def read(self, files: Files) -> Rows:
+        """What the table holds of a database that has these files. Raises as `rows` does."""
+        with tempfile.TemporaryDirectory("", "fastsync-sql-", memory_dir()) as folder:
+            for path, contents in files.items():
+                if contents is None:
+                    Path(folder, path).mkdir()
+                else:
+                    Path(folder, path).write_bytes(contents)
+            return self.rows(Path(folder))
+
+
+def digest(files: Files) -> bytes:
+    """A hash of all that reading a database can depend on."""
+    found = hashlib.blake2b()
+    for path, contents in files.items():
+        size = -1 if contents is None else len(contents)
+        found.update(f"{path}\0{size}\0".encode())
+        found.update(contents or b"")
+    return found.digest()
 
 
 def rows_after(lines: Sequence[str]) -> list[Rows]:
@@ -32,19 +73,22 @@ def rows_after(lines: Sequence[str]) -> list[Rows]:
 
 
 class SqlOracle:
-    """Knows what the table holds after each line of a script."""
+    """Knows what the table holds after each line of a script.
 
-    def __init__(self, lines: Sequence[str], read: Reader) -> None:
+    Many states leave a database the same files. It is read once, for starting a server takes longer
+    than all else.
+    """
+
+    def __init__(self, lines: Sequence[str], reader: Reader) -> None:
         self._rows = rows_after(lines)
-        self._read = read
+        self._reader = reader
+        self._known: dict[bytes, Rows | FastsyncError] = {}
 
     def problems(self, image: Image, acknowledged: frozenset[int]) -> list[str]:
         """What is wrong with the database in a recovered image."""
-        with tempfile.TemporaryDirectory("", "fastsync-sql-", memory_dir()) as folder:
-            try:
-                rows = self._read(image, Path(folder))
-            except FastsyncError as error:
-                return [str(error)]
+        rows = self._read(self._reader.files(image))
+        if isinstance(rows, FastsyncError):
+            return [str(rows)]
         last = max(acknowledged)
         if rows in self._rows[last : last + 2]:  # the next one may have been committed
             return []
@@ -52,12 +96,18 @@ class SqlOracle:
         is_there = f"what is there is that of {after[-1]}" if after else "it was never like that"
         return [f"the table: transaction {last} was committed, {is_there}"]
 
+    def _read(self, files: Files) -> Rows | FastsyncError:
+        key = digest(files)
+        if key not in self._known:
+            try:
+                self._known[key] = self._reader.read(files)
+            except FastsyncError as error:
+                self._known[key] = error
+        return self._known[key]
 
-def read_sqlite(image: Image, folder: Path) -> Rows:
+
+def read_sqlite(folder: Path) -> Rows:
     """The table of a SQLite database. Raises FastsyncError if the database is broken."""
-    for path, file in image.tree().items():
-        if file.is_regular and path.startswith(DATABASE):
-            (folder / path).write_bytes(image.contents(file.ino))
     if not (folder / DATABASE).exists():
         raise FastsyncError(f"{DATABASE} is not there")
     try:
@@ -69,3 +119,6 @@ def read_sqlite(image: Image, folder: Path) -> Rows:
     if verdict != [("ok",)]:
         raise FastsyncError(f"{DATABASE}: integrity check: {verdict[0][0]}")
     return rows
+
+
+SQLITE = Reader(lambda path: path.startswith(DATABASE), read_sqlite)

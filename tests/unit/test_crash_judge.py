@@ -20,11 +20,11 @@ from fastsync_lab.crash.judge import (
     without_completion,
 )
 from fastsync_lab.crash.kinds import Kind
-from fastsync_lab.crash.mariadb import read_table
+from fastsync_lab.crash.mariadb import FOLDER, read_table
 from fastsync_lab.crash.recording import PAGE
 from fastsync_lab.crash.recover import Found
 from fastsync_lab.crash.script import Script
-from fastsync_lab.crash.sql import read_sqlite
+from fastsync_lab.crash.sql import SQLITE
 from tests.unit.crashes import trace
 
 START = 10**18
@@ -278,7 +278,7 @@ def test_of_a_database_the_table_counts_once_something_has_returned(
 ) -> None:
     one, _ = make(script=Script(["0 BEGIN"], sql=True))
     assert one._files is None
-    assert one._sql.about == (["0 BEGIN"], read_sqlite)  # type: ignore[union-attr]
+    assert one._sql.about == (["0 BEGIN"], SQLITE)  # type: ignore[union-attr]
     monkeypatch.setattr(Contents, "__contains__", lambda _self, _name: False, raising=False)
     assert one.verdict(IMAGE, found(), frozenset()) == Verdict((), (), ())
     assert one.verdict(IMAGE, found(), RETURNED).kernel == (
@@ -299,9 +299,11 @@ def test_a_database_is_looked_at_again_where_e2fsck_recovers_something_else(
 
 def test_a_server_is_asked_for_its_table_by_its_own_client(make: Make) -> None:
     one, _ = make(script=Script(["0 BEGIN"], sql=True, flushing="fsync"))
-    _, read = one._sql.about  # type: ignore[union-attr]
-    assert isinstance(read, partial) and read.func is read_table
-    assert read.keywords == {"client": built_program("crashmaria")}
+    _, how = one._sql.about  # type: ignore[union-attr]
+    assert isinstance(how.rows, partial) and how.rows.func is read_table
+    assert how.rows.keywords == {"client": built_program("crashmaria")}
+    belonging = [FOLDER, f"{FOLDER}/f", f"{FOLDER}2/f", f"d/{FOLDER}"]
+    assert list(map(how.belongs, belonging)) == [True, True, False, False]
 
 
 def test_stamps_of_the_recovery_count_where_nothing_was_truncated(make: Make) -> None:

@@ -18,6 +18,8 @@ SCRIPT = (
     "BEGIN; DELETE FROM item",
 )
 
+READER = mariadb.reader(built_program("crashmaria"))
+
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -43,8 +45,7 @@ def image_of(folder: Path, target: Path) -> Image:
 
 def test_committed_rows_are_there(killed: Path, tmp_path: Path) -> None:
     image = image_of(killed, tmp_path / "image")
-    (tmp_path / "judge").mkdir()
-    rows = mariadb.read_table(image, tmp_path / "judge", built_program("crashmaria"))
+    rows = READER.read(READER.files(image))
     assert rows == [(2, "c d")]
 
 
@@ -58,9 +59,8 @@ def test_damage_is_found(killed: Path, tmp_path: Path, file: str, problem: str) 
     run(["cp", "-r", str(killed), str(copy)])
     (copy / "root" / mariadb.FOLDER / file).write_bytes(bytes(40000))
     image = image_of(copy, tmp_path / "image")
-    (tmp_path / "judge").mkdir()
     with pytest.raises(FastsyncError, match=problem):
-        mariadb.read_table(image, tmp_path / "judge", built_program("crashmaria"))
+        READER.read(READER.files(image))
 
 
 def test_no_database(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_no_database(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     image = image_of(tmp_path, tmp_path / "image")
     with pytest.raises(FastsyncError, match="the server ended"):
-        mariadb.read_table(image, tmp_path, built_program("crashmaria"))
+        READER.read(READER.files(image))
 
 
 def test_answer_of_a_sound_table() -> None:

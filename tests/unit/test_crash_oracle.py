@@ -3,17 +3,18 @@
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastsync_lab.crash.extfs import File
 from fastsync_lab.crash.junk import junk
 from fastsync_lab.crash.oracle import Oracle, Promise, junk_problems
 from fastsync_lab.crash.trace import begun, parse_trace
 from fastsync_lab.host.errors import FastsyncError
-from tests.unit.crashes import MS, START, file, judge, trace, written
+from tests.unit.crashes import MS, START, at, file, judge, trace, written
 
 BASIC = ("create f", "write f 0 4096", "fsync f", "write f 0 4096")
 AT = START + 50 * MS  # when operation 1 wrote
@@ -77,6 +78,25 @@ def test_what_it_has_judged_before_does_not_count() -> None:
         assert said == Oracle(ops, Promise()).problems(tree, frozenset(range(returned)))
         verdicts.add(tuple(said))
     assert len(verdicts) > 3
+
+
+def test_nothing_of_a_file_is_remembered_that_has_changed() -> None:
+    """Each property is judged anew, after the sound one of the same cut."""
+    ops = trace("create f", "symlink f g", "setxattr f user.k precious", "write f 0 512", "sync")
+    other = {"xattrs": {"user.k": "00"}, "sectors": (7,), "target": "x", "junk": ((1, 2),)}
+    for name in ("f", "g"):
+        f = file(12, written(3, 512), stamp=at(3))
+        whole = {
+            "f": replace(f, xattrs={"user.k": b"precious".hex()}),
+            "g": replace(file(13, mode=0o120777), target="f"),
+        }
+        oracle = Oracle(ops, Promise())
+        assert oracle.problems(whole, frozenset(range(6))) == []
+        for field in fields(File):
+            new = other.get(field.name, 0o777)
+            tree = {**whole, name: replace(whole[name], **{field.name: new})}  # type: ignore[arg-type]
+            said = oracle.problems(tree, frozenset(range(6)))
+            assert said == Oracle(ops, Promise()).problems(tree, frozenset(range(6))), field.name
 
 
 def test_fdatasync_promises_size_but_no_mode() -> None:

@@ -86,12 +86,12 @@ def test_images_are_those_of_their_states_alone(tmp_path: Path) -> None:
 
 
 def test_file_takes_what_differs_wherever_it_is(tmp_path: Path) -> None:
-    """Also what another program has written since, and in a part of 64 KiB."""
+    """Also what another program has written since, and in a part of 1 MiB."""
     path = tmp_path / "image"
     path.write_bytes(b"old")
-    size = 35 * PAGE
+    size = 515 * PAGE
     file = ImageFile(path, size)
-    for place in (0, 17 * PAGE + 5, size - 1):
+    for place in (0, 300 * PAGE + 5, size - 1):
         data = bytearray(size)
         data[place] = 7
         file.put(data)

@@ -1,16 +1,16 @@
 """The oracle of databases."""
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fastsync_lab.crash.extfs import Image
+from fastsync_lab.crash.extfs import DIRECTORY, REGULAR, Image
 from fastsync_lab.crash.kinds import make_base
-from fastsync_lab.crash.sql import NO_CHANGE, Rows, SqlOracle, read_sqlite, rows_after
+from fastsync_lab.crash.sql import NO_CHANGE, SQLITE, Reader, Rows, SqlOracle, rows_after
 from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError
 
@@ -32,7 +32,7 @@ def image(tmp_path: Path) -> Image:
 
 
 def problems(image: Image, rows: Rows, last: int) -> list[str]:
-    oracle = SqlOracle(LINES, lambda _image, _folder: rows)
+    oracle = SqlOracle(LINES, Reader(bool, lambda _folder: rows))
     return oracle.problems(image, frozenset(range(last + 1)))
 
 
@@ -60,36 +60,58 @@ def test_half_a_transaction(image: Image) -> None:
 
 
 def test_broken_database(image: Image) -> None:
-    def fails(_image: Image, _folder: Path) -> Rows:
+    def fails(_folder: Path) -> Rows:
         raise FastsyncError("page 3 is torn")
 
-    oracle = SqlOracle(LINES, fails)
-    assert oracle.problems(image, frozenset({4})) == ["page 3 is torn"]
-
-
-def test_the_database_is_read_from_the_image_into_an_empty_folder(image: Image) -> None:
-    seen = []
-
-    def read(there: Image, folder: Path) -> Rows:
-        seen.append((there, list(folder.iterdir())))
-        return AFTER_2
-
-    assert SqlOracle(LINES, read).problems(image, frozenset({2})) == []
-    assert seen == [(image, [])]
+    oracle = SqlOracle(LINES, Reader(bool, fails))
+    for _ in range(2):
+        assert oracle.problems(image, frozenset({4})) == ["page 3 is torn"]
 
 
 class Files:
-    """An image with these files, and a folder, in it."""
+    """An image with these files, folders where there are no contents, and a symbolic link."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes | None]) -> None:
         self._files = files
 
-    def tree(self) -> dict[str, SimpleNamespace]:
-        there = {name: SimpleNamespace(is_regular=True, ino=name) for name in self._files}
-        return there | {"base.db.d": SimpleNamespace(is_regular=False, ino="none")}
+    def paths(self) -> list[tuple[str, str]]:
+        return [(name, name) for name in (*self._files, "base.db-link")]
+
+    def kind(self, ino: str) -> int:
+        if ino not in self._files:
+            return 0o120000
+        return DIRECTORY if self._files[ino] is None else REGULAR
 
     def contents(self, ino: str) -> bytes:
-        return self._files[ino]
+        contents = self._files[ino]
+        assert contents is not None
+        return contents
+
+
+def test_a_database_is_read_once_for_all_images_that_have_the_same_files() -> None:
+    """Its own files and folders count, by name and by what is in them, and no others."""
+    read = []
+
+    def rows(folder: Path) -> Rows:
+        there = sorted(path for path in folder.rglob("*"))
+        read.append({path.name: path.is_file() and path.read_bytes() for path in there})
+        return AFTER_2
+
+    oracle = SqlOracle(LINES, Reader(lambda path: path.startswith("base.db"), rows))
+    different: list[dict[str, bytes | None]] = [
+        {"base.db": b"ab"},
+        {"base.db": b"a"},
+        {"base.db": b"a", "base.db-wal": b""},
+        {"base.db": b"", "base.db-wal": b"a"},
+        {"base.db": None, "base.db/f": b"a"},
+        {"base.db": None, "base.db/g": b"a"},
+    ]
+    for others in ({}, {"other": b"x"}, {"other": b"y"}):
+        for files in different:
+            image: Any = Files({**files, **others})
+            assert oracle.problems(image, frozenset({2})) == []
+    assert read[:4] == different[:4]
+    assert read[4:] == [{"base.db": False, "f": b"a"}, {"base.db": False, "g": b"a"}]
 
 
 def database(folder: Path, *, journal: str = "DELETE") -> dict[str, bytes]:
@@ -104,19 +126,16 @@ def database(folder: Path, *, journal: str = "DELETE") -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])
-def test_a_database_is_read_with_what_lies_beside_it(
-    journal: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_database_is_read_with_what_lies_beside_it(journal: str, tmp_path: Path) -> None:
     files = database(tmp_path, journal=journal)
     assert len(files) == (3 if journal == "WAL" else 1)
     image: Any = Files({"other": b"", **files})
-    folder = tmp_path_factory.mktemp("empty")
-    assert read_sqlite(image, folder) == AFTER_5
-    assert {path.name for path in folder.iterdir()} <= {"base.db", "base.db-wal", "base.db-shm"}
+    assert SQLITE.read(SQLITE.files(image)) == AFTER_5
+    assert SQLITE.files(image) == files
 
 
 def test_a_database_that_is_broken_or_not_there_is_an_error(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path,
 ) -> None:
     (whole,) = database(tmp_path).values()
     five_free = whole[:36] + (5).to_bytes(4) + whole[40:]  # so many free pages, says the header
@@ -127,7 +146,7 @@ def test_a_database_that_is_broken_or_not_there_is_an_error(
     ):
         image: Any = Files(files)
         with pytest.raises(FastsyncError) as caught:
-            read_sqlite(image, tmp_path_factory.mktemp("empty"))
+            SQLITE.read(SQLITE.files(image))
         assert str(caught.value).startswith(message)
 
 
