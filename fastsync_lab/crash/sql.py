@@ -82,13 +82,13 @@ class SqlOracle:
     def __init__(self, lines: Sequence[str], reader: Reader) -> None:
         self._rows = rows_after(lines)
         self._reader = reader
-        self._known: dict[bytes, Rows | FastsyncError] = {}
+        self._known: dict[bytes, Rows | str] = {}
 
     def problems(self, image: Image, acknowledged: frozenset[int]) -> list[str]:
         """What is wrong with the database in a recovered image."""
         rows = self._read(self._reader.files(image))
-        if isinstance(rows, FastsyncError):
-            return [str(rows)]
+        if isinstance(rows, str):
+            return [rows]
         last = max(acknowledged)
         if rows in self._rows[last : last + 2]:  # the next one may have been committed
             return []
@@ -96,13 +96,14 @@ class SqlOracle:
         is_there = f"what is there is that of {after[-1]}" if after else "it was never like that"
         return [f"the table: transaction {last} was committed, {is_there}"]
 
-    def _read(self, files: Files) -> Rows | FastsyncError:
+    def _read(self, files: Files) -> Rows | str:
+        """What the table holds, or why it cannot be read."""
         key = digest(files)
         if key not in self._known:
             try:
                 self._known[key] = self._reader.read(files)
             except FastsyncError as error:
-                self._known[key] = error
+                self._known[key] = str(error)  # the error itself would keep all the files
         return self._known[key]
 
 
