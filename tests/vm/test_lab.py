@@ -244,14 +244,14 @@ def test_vm_command_shares_folders_and_makes_the_machine_that_is_asked_for(
         folder.mkdir()
         (folder / "file").write_text("host\n")
     argv = [*vm_command, "--share", str(folders[0]), "--share", f"{folders[1]}:rw"]
-    argv += ["--memory", "700", "--processors", "2", "--real-time", "--parameter", "nokaslr"]
+    argv += ["--memory", "700", "--processors", "2", "--real-time", "--parameter", "audit=0"]
     command = (
         'cat "$1/file" "$2/file"; echo guest >"$2/file"; echo guest >"$1/file" || echo refused\n'
-        "nproc; grep -o nokaslr /proc/cmdline; free -m | busybox awk '/Mem/ {print ($2 < 700)}'"
+        "nproc; grep -o audit=0 /proc/cmdline; free -m | busybox awk '/Mem/ {print ($2 < 700)}'"
     )
     argv += ["--", "sh", "-c", command, "sh", *map(str, folders)]
     done = shell.run(argv, timeout_s=3600)
-    assert done.stdout == "host\nhost\nrefused\n2\nnokaslr\n1\n"
+    assert done.stdout == "host\nhost\nrefused\n2\naudit=0\n1\n"
     assert [(folder / "file").read_text() for folder in folders] == ["host\n", "guest\n"]
 
 
