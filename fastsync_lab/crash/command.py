@@ -7,7 +7,7 @@ from dataclasses import replace
 from fastsync_lab.crash.builds import check_machine, delays_patch, prepare
 from fastsync_lab.crash.case import Outcome, Request
 from fastsync_lab.crash.compare import compared_with_stock
-from fastsync_lab.crash.explore import explore
+from fastsync_lab.crash.session import explore
 from fastsync_lab.crash.states import split_id
 from fastsync_lab.crash.summary import keeper
 from fastsync_lab.crash.table import choose, is_whole

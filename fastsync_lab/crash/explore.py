@@ -1,14 +1,10 @@
-"""A run of the explorer: record workloads, recover and judge crash states, keep what failed."""
+"""The explorer: record workloads, recover and judge crash states, keep what failed."""
 
 import shutil
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -22,12 +18,12 @@ from fastsync_lab.crash.batch import (
     not_explored,
 )
 from fastsync_lab.crash.builds import Builds, module_digest
-from fastsync_lab.crash.case import Case, Outcome, Request, chunks
-from fastsync_lab.crash.guest import Recorder, UnsoundRecordingError, build_programs, check_moved
+from fastsync_lab.crash.case import Case, Outcome, Request
+from fastsync_lab.crash.guest import Recorder, UnsoundRecordingError, check_moved
 from fastsync_lab.crash.judge import Judge
-from fastsync_lab.crash.kept import folder_of_run, keep_recording, take_recording
+from fastsync_lab.crash.kept import keep_recording, take_recording
 from fastsync_lab.crash.kinds import make_base
-from fastsync_lab.crash.recording import Recording, load_recording, memory_dir
+from fastsync_lab.crash.recording import Recording, load_recording
 from fastsync_lab.crash.recover import (
     Again,
     Recoverer,
@@ -49,13 +45,9 @@ from fastsync_lab.crash.states import (
     spread,
 )
 from fastsync_lab.crash.trace import parse_trace
-from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.options import CONTROL, EAGER_MODES
-from fastsync_lab.host.progress import Passing, Report, silent
-from fastsync_lab.host.shares import share_out
-from fastsync_lab.machine.config import VmConfig
+from fastsync_lab.host.progress import Passing, Report
 from fastsync_lab.machine.kernel_log import check_kernel_log
-from fastsync_lab.machine.vm import Vm
 
 DELAY_SEED = "jbd2.delay_seed"  # of modules with delays_patch(); 0: none
 SECOND_SHARE = 20  # of so many states one is cut again while it is recovered,
@@ -66,15 +58,13 @@ OWN_MOST = 20  # but of a case no more than this
 BY_OURS = "where our modules recover:"
 
 
-# --- one case ------------------------------------------------------------------------------------
-
-
 @dataclass
 class Explorer:
     """Explores cases in a guest that records and one that recovers, which may be the same.
 
     The first one is booted when something has to be recorded. `parameters` of the modules that are
-    explored, like ext4.name, are set before each recording.
+    explored, like ext4.name, are set before each recording. With `until_failure` a case ends with
+    the batch of states that has one.
     """
 
     boot_recorder: Callable[[], Recorder]
@@ -84,6 +74,7 @@ class Explorer:
     pool: ThreadPoolExecutor
     report: Report
     parameters: Mapping[str, str] = field(default_factory=dict)
+    until_failure: bool = False
 
     @property
     def recorder(self) -> Recorder:
@@ -176,16 +167,23 @@ class Explorer:
         outcome.cuts = len(recording.events) - first
         outcome.states = len(states)
         self._check(outcome, judge, recording, states)
+        if not (self.until_failure and outcome.failures):
+            self._check_some_more(outcome, judge, recording, states)
+        self.recoverer.forget(recording.folder)
+        outcome.seconds = round(time.monotonic() - started, 1)
+        return outcome
+
+    def _check_some_more(
+        self, outcome: Outcome, judge: Judge, recording: Recording, states: Sequence[State]
+    ) -> None:
+        """Cut the recovery of some of the sound ones, and have ours recover some."""
         failed = {failure.state for failure in outcome.failures}
         sound = [state for state in states if state.id not in failed]
         again = spread(sound, max(1, min(len(states) // SECOND_SHARE, SECOND_MOST)))
         self._explore_again(outcome, judge, recording, again)
-        if case.mode != CONTROL:
+        if outcome.case.mode != CONTROL:
             mine = spread(sound, max(1, min(len(states) // OWN_SHARE, OWN_MOST)))
             self._check_ours(outcome, judge, recording, mine)
-        self.recoverer.forget(recording.folder)
-        outcome.seconds = round(time.monotonic() - started, 1)
-        return outcome
 
     def look_at(self, case: Case, script: Script, folder: Path, wanted: str) -> Outcome:
         """Recover and judge one state."""
@@ -300,6 +298,8 @@ class Explorer:
             found = self.recoverer.recover(recording.folder, text, outcome.case.kind)
             job = self.pool.submit(judge_batch, outcome.case, judge, recording, batch, found)
             judged.append(job)
+            if self.until_failure and any(one.done() and one.result().failures for one in judged):
+                break
         add(outcome, judged)
 
     def _check_again(
@@ -314,81 +314,3 @@ class Explorer:
             for one in cut
         ]
         add(outcome, judged)
-
-
-# --- a run ---------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _one_thread() -> Iterator[ThreadPoolExecutor]:
-    """A thread for judging; what it has not begun is dropped when the run is interrupted."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def explorer(
-    builds: Builds,
-    programs: Collection[str] = (),
-    *,
-    report: Report = silent,
-    stop: threading.Event | None = None,
-) -> Iterator[Explorer]:
-    """An explorer in a guest of its own, for workloads that `programs` run.
-
-    The guest dies once another thread sets `stop`.
-    """
-    build_programs(programs)
-    with ExitStack() as stack:
-        work = Path(
-            stack.enter_context(tempfile.TemporaryDirectory("", "fastsync-crash-", memory_dir()))
-        )
-        recordings = stack.enter_context(folder_of_run())
-        pool = stack.enter_context(_one_thread())
-
-        def boot(tree: KernelTree) -> Vm:
-            report(f"booting {tree.release}")
-            return stack.enter_context(Vm(VmConfig(tree), out_dir=recordings, stop=stop))
-
-        @cache
-        def recorder() -> Recorder:
-            return Recorder(boot(builds.tree), builds.flashdev)
-
-        recovering = boot(builds.recovery.tree) if builds.recovery else recorder().vm
-        yield Explorer(recorder, Recoverer(recovering), builds, work, pool, report)
-
-
-def explore(
-    request: Request,
-    builds: Builds,
-    *,
-    report: Report = silent,
-    finished: Callable[[Outcome], None] = lambda _outcome: None,
-    jobs: int = 1,
-) -> list[Outcome]:
-    """Explore the cases of a request in as many guests as `jobs`, which are booted for it.
-
-    `finished` is called for one case at a time. Raises FastsyncError when a guest or a workload
-    fails; what the other guests do is dropped then.
-    """
-    build_programs({request.script(case).program for case in request.cases})
-    shares = chunks(request.cases, jobs)
-    lock = threading.Lock()
-    stop = threading.Event()
-
-    def keep(outcome: Outcome) -> None:
-        with lock:
-            finished(outcome)
-
-    def work(some: Iterator[tuple[Case, ...]]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        with explorer(builds, report=report, stop=stop) as one:
-            for share in some:
-                outcomes += one.run(replace(request, cases=share), keep)
-        return outcomes
-
-    done = share_out(shares, [work] * min(jobs, len(shares)), stop)
-    return [outcome for outcomes in done for outcome in outcomes]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fastsync_lab.crash.builds import prepare as prepare_builds
-from fastsync_lab.crash.explore import Explorer, explorer
+from fastsync_lab.crash.explore import Explorer
+from fastsync_lab.crash.session import explorer
 from fastsync_lab.host import shell
 from fastsync_lab.host.build import (
     ModuleSet,

@@ -52,7 +52,7 @@ def outcome_with(explored: Explorer, fault: str, case: Case, states: int) -> Out
     So many states are looked at, but where STATES has a number of the fault's own.
     """
     builds = prepare(explored.builds.tree.series, silent, fault=patch_of(fault))
-    broken = replace(explored, builds=builds)
+    broken = replace(explored, builds=builds, until_failure=True)
     for seed in range(case.seed, case.seed + SEEDS.get(fault, 1)):
         (outcome,) = broken.run(Request((replace(case, seed=seed),), STATES.get(fault, states)))
         if outcome.failures:
@@ -68,7 +68,8 @@ def outcome_without(
     Each of these modules counts in its parameter `left_out` how often it has.
     """
     counters = {f"{name.partition('.')[0]}.left_out" for name in parameters}
-    one = replace(explored, parameters={**parameters, **dict.fromkeys(counters, "0")})
+    counted_from = {**parameters, **dict.fromkeys(counters, "0")}
+    one = replace(explored, parameters=counted_from, until_failure=True)
     folder = one.record(case, replace(script, moves=()))  # what moves is what is left out
     counted = [int(one.recorder.parameter(counter)) for counter in counters]
     assert all(counted), f"{parameters}: nothing is left out here"

@@ -90,6 +90,8 @@ def test_planted_fault_is_found(
 ) -> None:
     outcome = outcome_with(explorer_here, fault, case, PLANTED_STATES)
     assert outcome.failures and verdict in problems(outcome)
+    after_one_cut = "/" not in outcome.failures[0].state
+    assert after_one_cut == (outcome.second_states == 0)  # it ends with the first batch that fails
     assert f"--seed {outcome.case.seed} --state " in outcome.failures[0].command
     assert (repo_root() / outcome.failures[0].image).is_file()
 

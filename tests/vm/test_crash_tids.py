@@ -13,9 +13,10 @@ import pytest
 
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Outcome
-from fastsync_lab.crash.explore import Explorer, explorer
+from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.crash.layouts import move_ext
 from fastsync_lab.crash.script import BLOCK, Script
+from fastsync_lab.crash.session import explorer
 from fastsync_lab.crash.singles import CREATE
 from fastsync_lab.host.glue import assemble
 from fastsync_lab.host.kernels import KernelTree

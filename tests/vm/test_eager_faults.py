@@ -8,7 +8,7 @@ import pytest
 
 from fastsync_lab.crash.builds import prepare as prepare_builds
 from fastsync_lab.crash.case import Case
-from fastsync_lab.crash.explore import explorer
+from fastsync_lab.crash.session import explorer
 from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.errors import FastsyncError
 from fastsync_lab.host.kernels import KernelTree

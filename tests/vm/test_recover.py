@@ -14,12 +14,13 @@ import pytest
 
 from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Request
-from fastsync_lab.crash.explore import Explorer, explorer
+from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.crash.extfs import Image, checksums
 from fastsync_lab.crash.judge import differences, without_completion
 from fastsync_lab.crash.kinds import split_journal
 from fastsync_lab.crash.recording import PAGE, Recording, load_recording
 from fastsync_lab.crash.recover import Found, Recoverer, plan
+from fastsync_lab.crash.session import explorer
 from fastsync_lab.crash.states import State, all_states, sample
 from fastsync_lab.crash.trace import SECTOR, parse_trace
 from fastsync_lab.host.options import EAGER_MODES
