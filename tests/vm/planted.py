@@ -20,7 +20,6 @@ DELAY_SEED = "/sys/module/jbd2/parameters/delay_seed"  # of modules with delays_
 # meets depends on what has run before in the same guest. Of eight seeds, so many show the fault:
 SEEDS = {
     "carried-record-too-early": 4,  # all, but at few states
-    "eager-ahead-written": 10,  # three
     "eager-no-floor": 4,  # seven
     "eager-not-revoked": 4,  # seven
     "eager-places-not-written": 6,  # six

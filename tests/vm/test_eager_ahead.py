@@ -109,8 +109,13 @@ def test_what_is_left_is_what_it_is_without(fs: GuestFs, change: str) -> None:
 
 
 def test_those_before_a_gap_stay(fs: GuestFs) -> None:
-    """They are no more behind the end then, and read as zero."""
-    script = f"{GROWN}; o $m/g open overwrite:4096,8192000 fsync; cut_keeps g; {CLOSE}; show"
+    """They are no more behind the end then, and read as zero, whatever was there before."""
+    gap, end = 3 * PAGE, 8192000
+    script = (
+        "yes deleted | head -c 16000000 >$m/d; sync; rm $m/d; sync\n"
+        f"{GROWN}; o $m/g open overwrite:4096,{end} fsync; cut_keeps g; {CLOSE}; show\n"
+        f"cmp -n {end - gap} -i {gap}:0 $m/g /dev/zero"
+    )
     assert blocks_of(fs, script) == [2 + AHEAD + 1 + 1]  # the last is of the tree
 
 

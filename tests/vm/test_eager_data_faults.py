@@ -22,7 +22,6 @@ def case(workload: str, mode: str = "eager", kind: str = "ordered") -> Case:
 
 # Which workload has to show it. The rules are in kernel/ext4/eager_log.c.
 PLANTED = {
-    "eager-ahead-written": case("ahead"),
     "eager-copy-missing": case("append"),
     "eager-direct-not-held": case("direct"),
     "eager-in-place-over-copies": case("scatter"),
