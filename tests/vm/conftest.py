@@ -109,9 +109,9 @@ def two_cores(tree: KernelTree) -> Iterator[Vm]:
         yield machine
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def explorer_here(kernel: str) -> Iterator[Explorer]:
-    """One guest for all tests of a module, for workloads of MariaDB as well."""
+    """The same guests for all tests, for workloads of MariaDB as well."""
     with explorer(prepare_builds(kernel, silent), {"crashmaria"}) as one:
         yield one
 

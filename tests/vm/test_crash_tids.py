@@ -6,8 +6,8 @@ notes the same, and the reason is here; if that goes, the test fails.
 """
 
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -16,7 +16,6 @@ from fastsync_lab.crash.case import Case, Outcome
 from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.crash.layouts import move_ext
 from fastsync_lab.crash.script import BLOCK, Script
-from fastsync_lab.crash.session import explorer
 from fastsync_lab.crash.singles import CREATE
 from fastsync_lab.host.glue import assemble
 from fastsync_lab.host.kernels import KernelTree
@@ -112,10 +111,9 @@ NOT_REACHED = {"ext4_eager_log_page"}
 
 
 @pytest.fixture(scope="module")
-def faulty(kernel: str) -> Iterator[Explorer]:
-    """One guest for all tests."""
-    with explorer(prepare(kernel, silent, fault=FAULT)) as one:
-        yield one
+def faulty(explorer_here: Explorer, kernel: str) -> Explorer:
+    """It explores modules with the fault."""
+    return replace(explorer_here, builds=prepare(kernel, silent, fault=FAULT))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.crash.builds import prepare
 from fastsync_lab.crash.case import Case, Request
 from fastsync_lab.crash.explore import Explorer
 from fastsync_lab.crash.extfs import Image, checksums
@@ -20,11 +19,9 @@ from fastsync_lab.crash.judge import differences, without_completion
 from fastsync_lab.crash.kinds import split_journal
 from fastsync_lab.crash.recording import PAGE, Recording, load_recording
 from fastsync_lab.crash.recover import Found, Recoverer, plan
-from fastsync_lab.crash.session import explorer
 from fastsync_lab.crash.states import State, all_states, sample
 from fastsync_lab.crash.trace import SECTOR, parse_trace
 from fastsync_lab.host.options import EAGER_MODES
-from fastsync_lab.host.progress import silent
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 
@@ -49,12 +46,6 @@ RATE_LIMITED = re.compile(r"EXT4-fs .*: (mounted|unmounting) filesystem |callbac
 SUPER_STAMPS = (*range(44, 52), *range(1020, 1024))
 INODE_STAMPS = (*range(8, 24), 124, 125, 130, 131, *range(132, 144))
 SMALL_INODE = 128
-
-
-@pytest.fixture(scope="module")
-def here(kernel: str) -> Iterator[Explorer]:
-    with explorer(prepare(kernel, silent)) as one:
-        yield one
 
 
 def stamps(image: bytes) -> bytearray:
@@ -107,15 +98,15 @@ def recorded(here: Explorer, case: Case) -> tuple[Path, Recording, list[State]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_both_machines_recover_the_same(
-    here: Explorer, case: Case, request: pytest.FixtureRequest
+    explorer_here: Explorer, case: Case, request: pytest.FixtureRequest
 ) -> None:
     if case.mode in EAGER_MODES:
         request.getfixturevalue("bursts")
-    folder, recording, states = recorded(here, case)
+    folder, recording, states = recorded(explorer_here, case)
     text = plan(recording.events, states)
-    in_uml = recovered(here.recoverer, here, folder, text, case)
-    with recoverer_in_qemu(here) as qemu:
-        in_qemu = recovered(qemu, here, folder, text, case)
+    in_uml = recovered(explorer_here.recoverer, explorer_here, folder, text, case)
+    with recoverer_in_qemu(explorer_here) as qemu:
+        in_qemu = recovered(qemu, explorer_here, folder, text, case)
     image, journal = split_journal(recording.base, case.kind)
     mask = stamps(bytes(image)) + bytes(len(journal))
     last_ns = max(op.stop_ns for op in parse_trace((folder / "trace").read_text()))
