@@ -8,6 +8,9 @@ comes, the handler
 - asks all children to end (SIGTERM to their groups), which wakes the threads that wait for them;
 - raises Interrupted in the main thread, unless that is within held(), which raises at its end.
 
+The kernel may have any thread take a signal, and Python runs the handler in the main thread alone,
+which may wait in a lock for hours. So a thread of ours wakes it.
+
 The threads' own `with` blocks then remove what is half made. What still runs DEADLINE_S after the
 signal is killed. Nothing here loads a large module: Ctrl-C counts from the first import on.
 """
@@ -24,6 +27,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WAKING = signal.SIGURG  # ends what the main thread waits in, and does nothing else
 EXIT_STATUS = 130
 DEADLINE_S = 1.5  # to tidy up; then all is killed
 DYING_S = 0.1
@@ -145,6 +149,15 @@ def say() -> None:
         os.write(2, f"{clean}{MESSAGE}\n".encode())
 
 
+def _wake_main_thread(signals: int) -> None:
+    """Wake it each time Python writes to the pipe `signals` that a signal has come."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while number := os.read(signals, 1):
+        if number[0] != WAKING:
+            signal.pthread_kill(main, WAKING)
+
+
 def guarded(main: Callable[[], None]) -> None:
     """Run a program; a signal ends it with one line on stderr and EXIT_STATUS.
 
@@ -153,6 +166,11 @@ def guarded(main: Callable[[], None]) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, STOP.handle)
+    signal.signal(WAKING, lambda _number, _frame: None)
+    signals, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    threading.Thread(target=_wake_main_thread, args=(signals,), daemon=True).start()
     try:
         main()
     except BaseException:

@@ -1,5 +1,6 @@
 """A program for test_interrupt.py: it says "up" on stdout in the phase that its argument names."""
 
+import signal
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from fastsync_lab.host import shell
 from fastsync_lab.host.errors import FastsyncError
-from fastsync_lab.host.interrupt import STOP, guarded
+from fastsync_lab.host.interrupt import SIGNALS, STOP, guarded
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.host.paths import locked
 from fastsync_lab.host.progress import Passing, progress
@@ -119,6 +120,14 @@ def starting() -> None:
     shell.run(["sleep", "100"])
 
 
+def elsewhere() -> None:
+    """The kernel may give the signal to any thread; here it has to, and the main thread waits."""
+    threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    say_up()
+    threading.Event().wait()
+
+
 def untidy() -> None:
     """Tidying up fails, because of the interruption."""
     try:
@@ -163,7 +172,7 @@ def shown() -> None:
 PHASES: Mapping[str, Callable[[], None]] = {
     phase.__name__: phase
     for phase in (child, stubborn_child, followed_child, threads, swallowing, lock, boot, judge,
-                  starting, untidy, held, short_hold, loading, shown)
+                  starting, elsewhere, untidy, held, short_hold, loading, shown)
 }  # fmt: skip
 
 if __name__ == "__main__":

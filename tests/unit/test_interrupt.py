@@ -31,7 +31,7 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 # Whoever starts the tests may have told them to ignore Ctrl-C.
 NOT_IGNORED = ("env", "--default-signal=INT,TERM,HUP")
 AT_ONCE = ("child", "stubborn_child", "followed_child", "threads", "swallowing", "lock", "boot",
-           "starting", "untidy", "short_hold", "loading", "shown")  # fmt: skip
+           "starting", "elsewhere", "untidy", "short_hold", "loading", "shown")  # fmt: skip
 
 
 @contextmanager
