@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from fastsync_lab.crash.extfs import File
-from fastsync_lab.crash.model import Epoch
 from fastsync_lab.crash.nodes import Node, Sync, Version
 from fastsync_lab.crash.trace import Op
 
@@ -15,14 +14,13 @@ from fastsync_lab.crash.trace import Op
 class Cut:
     """A crash as the trace sees it: which operations had returned, which may have begun.
 
-    Many states are of one cut. So it remembers the names that there may be, by group. Most files
-    are alike in these states, too: what was wrong with those that were looked at is in `files`, and
-    in `contents` by size and sectors alone. Both have the node's id.
+    Many states are of one cut, and most files are alike in them. So it remembers what was wrong
+    with those that were looked at: in `files`, and in `contents` by size and sectors alone. Both
+    have the node's id.
     """
 
     acknowledged: frozenset[int]
     begun: frozenset[int]
-    epochs: dict[str, list[Epoch]] = field(default_factory=dict)
     files: dict[tuple[int, File], list[str]] = field(default_factory=dict)
     contents: dict[tuple[int, int, tuple[int, ...]], list[str]] = field(default_factory=dict)
 

@@ -54,11 +54,6 @@ class File:
     target: str = ""
     junk: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def is_regular(self) -> bool:
-        """A regular file, neither folder nor symbolic link."""
-        return self.mode & FORMAT_MASK == REGULAR
-
 
 Tree = dict[str, File]  # by path, without a leading slash
 
@@ -96,8 +91,7 @@ class Image:
 
     def paths(self) -> Iterator[tuple[str, int]]:
         """Where they are, with their inodes; a folder before what is in it."""
-        seen: set[str] = set()
-        yield from self._walk(ROOT_INO, "", seen)
+        return self._walk(ROOT_INO, "", set())
 
     def kind(self, ino: int) -> int:
         """What a file is: DIRECTORY, REGULAR or another of these bits of its mode."""

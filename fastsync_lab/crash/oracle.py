@@ -56,7 +56,7 @@ class Oracle:
 
         `started` are those that may have begun; without it the next one of each thread.
         """
-        cut = self._cut(acknowledged, started)
+        cut, epochs = self._cut(acknowledged, started)
         found: list[str] = []
         for group in self.model.groups:
             inside = {
@@ -64,18 +64,23 @@ class Oracle:
                 for path, file in tree.items()
                 if path != LOST_AND_FOUND and self.model.group_of(path) is group
             }
-            found += self._group_problems(group, inside, cut)
+            found += self._group_problems(epochs[group.prefix], inside, cut)
         return found
 
-    def _new_cut(self, acknowledged: frozenset[int], started: frozenset[int] | None) -> Cut:
+    def _new_cut(
+        self, acknowledged: frozenset[int], started: frozenset[int] | None
+    ) -> tuple[Cut, dict[str, list[Epoch]]]:
+        """A cut, and the epochs that it may leave, by the prefix of the group."""
         if started is None:
             started = begun(sorted(self.model.ops, key=_number), acknowledged)
-        return Cut(acknowledged, started)
+        cut = Cut(acknowledged, started)
+        names = max((floor.at(cut) for floor in self._names_floors), default=-1)
+        return cut, {
+            group.prefix: _not_before(group, max(names, self._floors[group.prefix].at(cut)), cut)
+            for group in self.model.groups
+        }
 
-    def _group_problems(self, group: Group, tree: Tree, cut: Cut) -> list[str]:
-        if group.prefix not in cut.epochs:
-            cut.epochs[group.prefix] = self._possible_epochs(group, cut)
-        epochs = cut.epochs[group.prefix]
+    def _group_problems(self, epochs: list[Epoch], tree: Tree, cut: Cut) -> list[str]:
         matching = [epoch for epoch in epochs if _same_names(epoch.names, tree)]
         if not matching:
             return [_names_problem(epochs, tree)]
@@ -85,10 +90,6 @@ class Oracle:
             if not best:
                 break
         return best
-
-    def _possible_epochs(self, group: Group, cut: Cut) -> list[Epoch]:
-        floors = (self._floors[group.prefix], *self._names_floors)
-        return _not_before(group, max(floor.at(cut) for floor in floors), cut)
 
     def _as_seen_by(self, node: Node, cut: Cut) -> Cut:
         """What a file sees of a cut; that of many cuts is one."""

@@ -11,6 +11,8 @@ import pytest
 
 from fastsync_lab.crash import extfs
 from fastsync_lab.crash.extfs import (
+    DIRECTORY,
+    FORMAT_MASK,
     XATTR_MAGIC,
     Image,
     _entries,
@@ -39,7 +41,8 @@ def image(tmp_path: Path) -> Path:
 def test_fresh_image(image: Path) -> None:
     tree = Image(image.read_bytes()).tree()
     assert list(tree) == ["lost+found"]
-    assert not tree["lost+found"].is_regular and tree["lost+found"].sectors == ()
+    assert tree["lost+found"].mode & FORMAT_MASK == DIRECTORY
+    assert tree["lost+found"].sectors == ()
 
 
 def test_files(image: Path, tmp_path: Path) -> None:

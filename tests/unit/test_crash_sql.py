@@ -93,7 +93,7 @@ def test_a_database_is_read_once_for_all_images_that_have_the_same_files() -> No
     read = []
 
     def rows(folder: Path) -> Rows:
-        there = sorted(path for path in folder.rglob("*"))
+        there = sorted(folder.rglob("*"))
         read.append({path.name: path.is_file() and path.read_bytes() for path in there})
         return AFTER_2
 
