@@ -118,6 +118,7 @@ class Explorer:
         """
         folder = self._folder(case)
         folder.mkdir()
+        self.recoverer.forget(folder)  # what a case that failed has left in the guest
         self.report(Passing(f"{case.name}: recording {len(script.lines)} operations"))
         make_base(folder / "base.img", script.device_mib, kind=case.kind, with_junk=True)
         (folder / "script").write_text(script.text)

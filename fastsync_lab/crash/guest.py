@@ -34,7 +34,7 @@ MEMORY = "/dev/shm/crash"  # in the guest
 # It goes round once. None of its files stays, and the folder's mode is what it was.
 EARLIER_LIFE = """\
 mount -t ext4 -o {options} /dev/flash0 /mnt || exit
-dd if=/dev/zero of=/mnt/life bs=5000 count=180 oflag=sync 2>&1 || exit
+dd if=/dev/zero of=/mnt/life bs=5000 count=240 oflag=sync 2>&1 || exit
 rm /mnt/life && sync /mnt || exit
 for mode in 700 755; do chmod $mode /mnt && sync /mnt || exit; done
 dd if=/dev/flash0 of={image} bs=1M iflag=direct 2>&1 && umount /mnt || exit

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fastsync_lab.crash.sql import DUMP, Reader, Rows
-from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.crash.sql import DUMP, Reader, Rows, UnsoundDatabaseError
 from fastsync_lab.host.shell import last_lines, run
 
 SERVER = "/usr/sbin/mariadbd"
@@ -81,7 +80,8 @@ def reader(client: Path) -> Reader:
 def read_table(folder: Path, client: Path) -> Rows:
     """The table, as a server on the host reads it.
 
-    Raises FastsyncError if the server cannot recover the database, or finds fault with it.
+    Raises UnsoundDatabaseError if the server cannot recover the database, or finds fault with it;
+    FastsyncError if it does not answer.
     """
     script = folder / "check.sql"
     script.write_text("".join(f"{line}\n" for line in CHECK))
@@ -92,9 +92,9 @@ def read_table(folder: Path, client: Path) -> Rows:
         timeout_s=TIMEOUT_S,
     )
     if done.status:
-        raise FastsyncError(f"MariaDB: {last_lines(done.stderr)}")
+        raise UnsoundDatabaseError(f"MariaDB: {last_lines(done.stderr)}")
     if errors := errors_in(done.stderr):
-        raise FastsyncError(f"MariaDB: {' | '.join(errors[:3])}")
+        raise UnsoundDatabaseError(f"MariaDB: {' | '.join(errors[:3])}")
     return parse_answer(done.stdout)
 
 
@@ -104,9 +104,11 @@ def errors_in(log: str) -> list[str]:
 
 
 def parse_answer(text: str) -> Rows:
-    """The rows that CHECK returns. Raises FastsyncError if the table is not sound."""
+    """The rows that CHECK returns. Raises UnsoundDatabaseError if the table is not sound."""
     lines = [line.split("\t") for line in text.splitlines()]
     checks = [words[1:] for words in lines if words[0] == TABLE]
     if checks != [["check", "status", "OK"]]:
-        raise FastsyncError(f"MariaDB: CHECK TABLE: {[' '.join(words) for words in checks][:3]}")
+        raise UnsoundDatabaseError(
+            f"MariaDB: CHECK TABLE: {[' '.join(words) for words in checks][:3]}"
+        )
     return [(int(words[0]), words[1]) for words in lines if words[0] != TABLE]

@@ -20,11 +20,16 @@ Rows = list[tuple[int, str]]
 Files = dict[str, bytes | None]  # what is in them by path; a folder has nothing, and comes first
 
 
+class UnsoundDatabaseError(FastsyncError):
+    """The files of a database are not sound. It is their fault, and so they always fail."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """How a database is read: which paths are its own, and what the table holds.
 
-    `rows` is given a folder with these files. It raises FastsyncError if the database is broken.
+    `rows` is given a folder with these files. It raises UnsoundDatabaseError if the database is
+    broken, and another FastsyncError if that could not be found out.
     """
 
     belongs: Callable[[str], bool]
@@ -97,28 +102,31 @@ class SqlOracle:
         return [f"the table: transaction {last} was committed, {is_there}"]
 
     def _read(self, files: Files) -> Rows | str:
-        """What the table holds, or why it cannot be read."""
+        """What the table holds, or what is wrong with the database.
+
+        Raises FastsyncError if that could not be found out.
+        """
         key = digest(files)
         if key not in self._known:
             try:
                 self._known[key] = self._reader.read(files)
-            except FastsyncError as error:
+            except UnsoundDatabaseError as error:
                 self._known[key] = str(error)  # the error itself would keep all the files
         return self._known[key]
 
 
 def read_sqlite(folder: Path) -> Rows:
-    """The table of a SQLite database. Raises FastsyncError if the database is broken."""
+    """The table of a SQLite database. Raises UnsoundDatabaseError if the database is broken."""
     if not (folder / DATABASE).exists():
-        raise FastsyncError(f"{DATABASE} is not there")
+        raise UnsoundDatabaseError(f"{DATABASE} is not there")
     try:
         with closing(sqlite3.connect(folder / DATABASE)) as database:
             verdict = database.execute("PRAGMA integrity_check").fetchall()
             rows: Rows = database.execute(DUMP).fetchall()
     except sqlite3.Error as error:
-        raise FastsyncError(f"{DATABASE}: {error}") from error
+        raise UnsoundDatabaseError(f"{DATABASE}: {error}") from error
     if verdict != [("ok",)]:
-        raise FastsyncError(f"{DATABASE}: integrity check: {verdict[0][0]}")
+        raise UnsoundDatabaseError(f"{DATABASE}: integrity check: {verdict[0][0]}")
     return rows
 
 

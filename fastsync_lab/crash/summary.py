@@ -58,7 +58,11 @@ def load_outcomes(result: Mapping[str, Any]) -> list[Outcome]:
 # What says which cases there are, and how they are shown.
 NOT_DECIDING = ("table.py", "command.py", "compare.py", "summary.py")
 # What decides, too, and lies elsewhere: which of the kernel's lines are complaints, what a mode is.
-ALSO_DECIDING = ("machine/kernel_log.py", "host/options.py", "host/programs/innodbsync.c")
+ALSO_DECIDING = (
+    "machine/kernel_log.py",
+    "host/options.py",
+    *(f"host/programs/{name}" for name in ("dmmark.h", "innodbsync.c", "need.h")),
+)
 
 
 def explorer_digest() -> str:

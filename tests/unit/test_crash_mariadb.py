@@ -7,7 +7,7 @@ import pytest
 from fastsync_lab.crash import mariadb
 from fastsync_lab.crash.extfs import Image
 from fastsync_lab.crash.guest import build_programs, built_program
-from fastsync_lab.host.errors import FastsyncError
+from fastsync_lab.crash.sql import UnsoundDatabaseError
 from fastsync_lab.host.shell import run
 
 SCRIPT = (
@@ -59,7 +59,7 @@ def test_damage_is_found(killed: Path, tmp_path: Path, file: str, problem: str) 
     run(["cp", "-r", str(killed), str(copy)])
     (copy / "root" / mariadb.FOLDER / file).write_bytes(bytes(40000))
     image = image_of(copy, tmp_path / "image")
-    with pytest.raises(FastsyncError, match=problem):
+    with pytest.raises(UnsoundDatabaseError, match=problem):
         READER.read(READER.files(image))
 
 
@@ -67,7 +67,7 @@ def test_no_database(tmp_path: Path) -> None:
     build_programs({"crashmaria"})
     (tmp_path / "root").mkdir()
     image = image_of(tmp_path, tmp_path / "image")
-    with pytest.raises(FastsyncError, match="the server ended"):
+    with pytest.raises(UnsoundDatabaseError, match="the server ended"):
         READER.read(READER.files(image))
 
 
@@ -88,7 +88,7 @@ def test_answer_of_a_sound_table() -> None:
     ],
 )
 def test_answer_of_a_broken_table(text: str) -> None:
-    with pytest.raises(FastsyncError, match="CHECK TABLE"):
+    with pytest.raises(UnsoundDatabaseError, match="CHECK TABLE"):
         mariadb.parse_answer(text)
 
 

@@ -99,6 +99,15 @@ def test_moved_blocks_hold_what_they_held() -> None:
     assert problems(new, old, 9) != []
 
 
+def test_a_file_that_gave_its_blocks_away_has_new_contents() -> None:
+    written_both = ("create f", "create g", "write f 0 512", "write g 0 512", "sync")
+    ops = trace(*written_both, "moveext f g 0 512", "sync")
+    f, g = file(12, written(2, 512), stamp=at(2)), file(13, written(3, 512), stamp=at(3))
+    old = {"f": f, "g": g}
+    assert judge(ops, old, 5) == []
+    assert [line for line in judge(ops, old, 7) if line.startswith("g: bytes 0 to 511")]
+
+
 @pytest.mark.parametrize("call", ["awrite", "adwrite", "rwrite", "rdwrite"])
 @pytest.mark.parametrize("sync", ["afsync", "afdatasync", "rfsync", "rfdatasync"])
 def test_writes_and_syncs_by_other_calls(call: str, sync: str) -> None:

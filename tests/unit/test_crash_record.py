@@ -63,13 +63,17 @@ def record(
 
     monkeypatch.setattr(explore, "make_base", make_base)
     monkeypatch.setattr(explore, "module_digest", lambda modules: f"digest of {modules}")
-    recoverer: Any = SimpleNamespace(vm=SimpleNamespace(out_dir=folder))
+    freed: list[Path] = []
+    recoverer: Any = SimpleNamespace(vm=SimpleNamespace(out_dir=folder), forget=freed.append)
     builds: Any = SimpleNamespace(subject="ours", stock="stock")
     pool: Any = None
     played: Any = recorder
     parameters = {"ext4.a": "1"}
     one = Explorer(lambda: played, recoverer, builds, folder, pool, silent, parameters)
-    return one.record(case, SCRIPT)
+    try:
+        return one.record(case, SCRIPT)
+    finally:
+        assert freed == [folder / case.name]  # what a run that failed had left in the guest
 
 
 def test_a_recording_of_which_the_kernel_complains_is_none(

@@ -10,7 +10,15 @@ import pytest
 
 from fastsync_lab.crash.extfs import DIRECTORY, REGULAR, Image
 from fastsync_lab.crash.kinds import make_base
-from fastsync_lab.crash.sql import NO_CHANGE, SQLITE, Reader, Rows, SqlOracle, rows_after
+from fastsync_lab.crash.sql import (
+    NO_CHANGE,
+    SQLITE,
+    Reader,
+    Rows,
+    SqlOracle,
+    UnsoundDatabaseError,
+    rows_after,
+)
 from fastsync_lab.crash.workloads import make_script, workload_names
 from fastsync_lab.host.errors import FastsyncError
 
@@ -61,11 +69,27 @@ def test_half_a_transaction(image: Image) -> None:
 
 def test_broken_database(image: Image) -> None:
     def fails(_folder: Path) -> Rows:
-        raise FastsyncError("page 3 is torn")
+        raise UnsoundDatabaseError("page 3 is torn")
 
     oracle = SqlOracle(LINES, Reader(bool, fails))
     for _ in range(2):
         assert oracle.problems(image, frozenset({4})) == ["page 3 is torn"]
+
+
+def test_a_server_that_does_not_answer_says_nothing_of_the_files(image: Image) -> None:
+    answers: list[Rows | FastsyncError] = [FastsyncError("the server took too long"), AFTER_5]
+
+    def answer(_folder: Path) -> Rows:
+        match answers.pop(0):
+            case FastsyncError() as error:
+                raise error
+            case rows:
+                return rows
+
+    oracle = SqlOracle(LINES, Reader(bool, answer))
+    with pytest.raises(FastsyncError, match="too long"):
+        oracle.problems(image, frozenset({5}))
+    assert oracle.problems(image, frozenset({5})) == []
 
 
 class Files:
@@ -145,7 +169,7 @@ def test_a_database_that_is_broken_or_not_there_is_an_error(
         ({"base.db": five_free}, "base.db: integrity check: *** in database main ***"),
     ):
         image: Any = Files(files)
-        with pytest.raises(FastsyncError) as caught:
+        with pytest.raises(UnsoundDatabaseError) as caught:
             SQLITE.read(SQLITE.files(image))
         assert str(caught.value).startswith(message)
 

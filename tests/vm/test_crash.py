@@ -1,5 +1,6 @@
 """Power cuts: a slice of what `./fastsync crash all` explores, and faults that it has to find."""
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from fastsync_lab.crash.builds import delays_patch, prepare
 from fastsync_lab.crash.case import Case, Request
 from fastsync_lab.crash.explore import Explorer
+from fastsync_lab.crash.extfs import Image
 from fastsync_lab.crash.summary import failure_lines
+from fastsync_lab.crash.workloads import make_script
 from fastsync_lab.host.kernels import KernelTree
-from fastsync_lab.host.options import EAGER_MODES
+from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.paths import repo_root
 from fastsync_lab.host.progress import silent
 from tests.vm.conftest import BY_THE_EXPLORER, has_bursts
@@ -48,6 +51,9 @@ SLICE = (
     Case("logged-race", "defer+eager", "ordered"),
 )
 STATES = 30
+# Of a log: its inode, and how a block begins that ends a transaction (jbd2.h, all big-endian).
+JOURNAL_INO, BLOCK = 8, 4096
+JBD2_MAGIC, COMMIT = 0xC03B3998, 2
 DELAYED = (
     Case("threads", "defer", "ordered", delays=1),
     Case("remount", "defer", "ordered", delays=1),
@@ -80,6 +86,22 @@ def test_nothing_that_was_promised_is_lost(explorer_here: Explorer, tree: Kernel
     assert [line for one in outcomes for line in failure_lines(one)] == []
     assert all(one.states - one.cuts >= STATES for one in outcomes)
     assert all(one.second_states and one.own_states for one in outcomes)
+
+
+@pytest.mark.parametrize("mode", [CONTROL, "defer", *EAGER_MODES])
+def test_the_log_is_full_of_an_earlier_life(
+    explorer_here: Explorer, tree: KernelTree, mode: str
+) -> None:
+    """It has gone round: the oldest transaction lies behind the newest one."""
+    if mode in EAGER_MODES and not has_bursts(tree):
+        pytest.skip("no eager_sync on this kernel")
+    case = Case("append", mode, "crashed")
+    folder = explorer_here.record(case, make_script(case.workload, case.seed, 100))
+    log = Image((folder / "base.img").read_bytes()).contents(JOURNAL_INO)
+    heads = [struct.unpack_from(">3I", log, at) for at in range(BLOCK, len(log), BLOCK)]
+    tids = [tid for magic, kind, tid in heads if (magic, kind) == (JBD2_MAGIC, COMMIT)]
+    newest = tids.index(max(tids))
+    assert tids[newest + 1 : newest + 2] == [min(tids)]
 
 
 @pytest.mark.parametrize(
