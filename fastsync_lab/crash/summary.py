@@ -246,5 +246,5 @@ def _not_counted(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_crash() -> None:
-    """Write results/crash-SERIES.json into docs/power-cuts.md, and a sentence into the fronts."""
+    """Write results/crash-SERIES.json into docs/power-cuts.md, and a sentence into README.md."""
     write_blocks(DOCUMENT, BLOCK, parts, sentence)

@@ -228,5 +228,5 @@ def _age(result: Mapping[str, Any]) -> str:
 
 
 def write_faults() -> None:
-    """Write results/faults-SERIES.json into docs/io-errors.md, and a sentence into the fronts."""
+    """Write results/faults-SERIES.json into docs/io-errors.md, and a sentence into README.md."""
     write_blocks(DOCUMENT, BLOCK, parts, sentence)

@@ -14,7 +14,7 @@ from fastsync_lab.study.grid import Part as Paragraph
 from fastsync_lab.study.grid import in_markdown
 from fastsync_lab.study.rows import series_name
 
-FRONTS = ("docs/reliability.md", "README.md")  # these say in a sentence what came of a walk
+FRONT = "README.md"  # says in a sentence what came of a walk
 PARTIAL = ".partial.json"  # what is finished of an interrupted run
 
 Part = TypeVar("Part")
@@ -130,11 +130,11 @@ def write_blocks(
     parts: Callable[[Result], list[Paragraph]],
     sentence: Callable[[Result], str],
 ) -> None:
-    """Write the tables of whole runs into a document, and a sentence into each of FRONTS.
+    """Write the tables of whole runs into a document, and a sentence into README.md.
 
     Raises FastsyncError when one of these lacks the marks named `kind`.
     """
     results = whole_results(kind)
     write_tables(repo_root() / document, kind, results, parts)
-    for front in FRONTS if results else ():
-        write_block(repo_root() / front, kind, "\n\n".join(map(sentence, results)))
+    if results:
+        write_block(repo_root() / FRONT, kind, "\n\n".join(map(sentence, results)))
