@@ -61,7 +61,9 @@ NOT_DECIDING = ("table.py", "command.py", "compare.py", "summary.py")
 ALSO_DECIDING = (
     "machine/kernel_log.py",
     "host/options.py",
-    *(f"host/programs/{name}" for name in ("dmmark.h", "innodbsync.c", "need.h")),
+    "host/programs/dmmark.h",
+    "host/programs/innodbsync.c",
+    "host/programs/need.h",
 )
 
 

@@ -100,8 +100,10 @@ def test_moved_blocks_hold_what_they_held() -> None:
 
 
 def test_a_file_that_gave_its_blocks_away_has_new_contents() -> None:
-    written_both = ("create f", "create g", "write f 0 512", "write g 0 512", "sync")
-    ops = trace(*written_both, "moveext f g 0 512", "sync")
+    ops = trace(
+        "create f", "create g", "write f 0 512", "write g 0 512", "sync",
+        "moveext f g 0 512", "sync",
+    )  # fmt: skip
     f, g = file(12, written(2, 512), stamp=at(2)), file(13, written(3, 512), stamp=at(3))
     old = {"f": f, "g": g}
     assert judge(ops, old, 5) == []

@@ -63,17 +63,16 @@ def record(
 
     monkeypatch.setattr(explore, "make_base", make_base)
     monkeypatch.setattr(explore, "module_digest", lambda modules: f"digest of {modules}")
-    freed: list[Path] = []
-    recoverer: Any = SimpleNamespace(vm=SimpleNamespace(out_dir=folder), forget=freed.append)
+    recoverer: Any = SimpleNamespace(
+        vm=SimpleNamespace(out_dir=folder),
+        forget=lambda one: recorder.asked.append(("forget", one)),
+    )
     builds: Any = SimpleNamespace(subject="ours", stock="stock")
     pool: Any = None
     played: Any = recorder
     parameters = {"ext4.a": "1"}
     one = Explorer(lambda: played, recoverer, builds, folder, pool, silent, parameters)
-    try:
-        return one.record(case, SCRIPT)
-    finally:
-        assert freed == [folder / case.name]  # what a run that failed had left in the guest
+    return one.record(case, SCRIPT)
 
 
 def test_a_recording_of_which_the_kernel_complains_is_none(
@@ -84,6 +83,7 @@ def test_a_recording_of_which_the_kernel_complains_is_none(
     with pytest.raises(UnsoundRecordingError) as error:
         record(recorder, tmp_path, monkeypatch)
     assert str(error.value) == f"the kernel complained: \n    {BAD_LINES[0]}"
+    assert recorder.asked[0] == ("forget", tmp_path / CASE.name)  # of a run that had failed
     assert not (tmp_path / CASE.name / "modules").exists()  # so that no later run takes it
 
 
@@ -97,7 +97,8 @@ def test_a_recording_has_the_modules_of_its_mode_and_delays_meanwhile(
     recorder = PlayedRecorder(CLEAN_LOG, before=BAD_LINES[1])
     folder = record(recorder, tmp_path, monkeypatch, case)
     assert recorder.asked == [
-        modules, {"ext4.a": "1", **seed}, "log", "recorded", dict.fromkeys(seed, "0"), "log",
+        ("forget", folder), modules, {"ext4.a": "1", **seed}, "log", "recorded",
+        dict.fromkeys(seed, "0"), "log",
     ]  # fmt: skip
     assert folder == tmp_path / case.name
     assert (folder / "modules").read_text() == "digest of ours"

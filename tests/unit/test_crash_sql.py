@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -77,16 +78,8 @@ def test_broken_database(image: Image) -> None:
 
 
 def test_a_server_that_does_not_answer_says_nothing_of_the_files(image: Image) -> None:
-    answers: list[Rows | FastsyncError] = [FastsyncError("the server took too long"), AFTER_5]
-
-    def answer(_folder: Path) -> Rows:
-        match answers.pop(0):
-            case FastsyncError() as error:
-                raise error
-            case rows:
-                return rows
-
-    oracle = SqlOracle(LINES, Reader(bool, answer))
+    answers = MagicMock(side_effect=[FastsyncError("the server took too long"), AFTER_5])
+    oracle = SqlOracle(LINES, Reader(bool, answers))
     with pytest.raises(FastsyncError, match="too long"):
         oracle.problems(image, frozenset({5}))
     assert oracle.problems(image, frozenset({5})) == []

@@ -66,11 +66,16 @@ def has_bursts(tree: KernelTree) -> bool:
     return load_series()[tree.series].eager_sync
 
 
+def need_bursts(tree: KernelTree) -> None:
+    """Skip the test if the modules of that kernel do not know eager_sync."""
+    if not has_bursts(tree):
+        pytest.skip(f"no eager_sync for {tree.series}")
+
+
 @pytest.fixture(scope="session")
 def bursts(tree: KernelTree) -> None:
     """For tests of eager_sync."""
-    if not has_bursts(tree):
-        pytest.skip(f"no eager_sync for {tree.series}")
+    need_bursts(tree)
 
 
 @pytest.fixture(scope="session")

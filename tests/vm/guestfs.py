@@ -22,6 +22,7 @@ MS = 10**6
 # What mkfs has to be told so that nothing on the medium is drawn by chance.
 UUID = "00000000-1111-2222-3333-444444444444"
 FIXED = f"-U {UUID} -E hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0"
+JOURNAL_INO = 8
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # Nothing but fsync may commit while a test looks.
 NO_PERIODIC_COMMIT = "commit=300"

@@ -10,7 +10,7 @@ import pytest
 from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
-from tests.vm.conftest import has_bursts, prepare
+from tests.vm.conftest import need_bursts, prepare
 from tests.vm.guestfs import (
     CRASH,
     CRASH_IMAGE,
@@ -91,8 +91,8 @@ LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("off", "eager")]
 @pytest.fixture(scope="module", params=["stock", "truncate", "defer", "defer+eager", *LONG])
 def mode(request: pytest.FixtureRequest, tree: KernelTree) -> str:
     name: str = request.param
-    if name.endswith("eager") and not has_bursts(tree):
-        pytest.skip(f"no eager_sync for {tree.series}")
+    if name.endswith("eager"):
+        need_bursts(tree)
     return name
 
 

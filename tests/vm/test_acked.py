@@ -15,7 +15,7 @@ from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.vm import Vm
 from tests.vm import eagerfs
-from tests.vm.conftest import compile_program, has_bursts, losing_fs
+from tests.vm.conftest import compile_program, losing_fs, need_bursts
 from tests.vm.guestfs import (
     CRASH_IMAGE,
     FAIL_A_FLUSH,
@@ -73,8 +73,8 @@ def acked_and_failed(fs: GuestFs, program: str, options: str, what: str, seed: i
 def test_what_was_acked_is_there(
     delayed_losing: GuestFs, tree: KernelTree, tmp_path: Path, mode: str
 ) -> None:
-    if "eager_sync" in CASES[mode][0] and not has_bursts(tree):
-        pytest.skip(f"no eager_sync for {tree.series}")
+    if "eager_sync" in CASES[mode][0]:
+        need_bursts(tree)
     fs = delayed_losing
     program = fs.vm.stage(compile_program("acked", tmp_path))
     rounds = [acked_and_failed(fs, program, *CASES[mode], seed) for seed in range(ROUNDS)]

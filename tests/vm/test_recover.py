@@ -22,6 +22,7 @@ from fastsync_lab.crash.recover import Found, Recoverer, plan
 from fastsync_lab.crash.states import State, all_states, sample
 from fastsync_lab.crash.trace import SECTOR, parse_trace
 from fastsync_lab.host.options import EAGER_MODES
+from tests.vm.guestfs import JOURNAL_INO
 
 pytestmark = pytest.mark.debian("the explorer boots Debian's kernel")
 
@@ -38,7 +39,6 @@ CASES = (
     Case("logged-reuse", "defer+eager", "ordered"),
 )
 STATES = 16
-JOURNAL_INO = 8
 SECTORS = PAGE // SECTOR
 # ext4_mount_msg_ratelimit: ten in five seconds, which pass faster in QEMU.
 RATE_LIMITED = re.compile(r"EXT4-fs .*: (mounted|unmounting) filesystem |callbacks suppressed")
