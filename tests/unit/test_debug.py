@@ -103,12 +103,20 @@ def test_what_a_configuration_lacks_is_named() -> None:
 
 @pytest.mark.parametrize("variant", kernel.DEBUG)
 def test_variants_have_one_base_and_their_own_instruments(variant: str) -> None:
-    text = kernel.configuration(variant)
+    text = kernel.configuration(variant, "6.12")
     assert "CONFIG_EXT4_FS=m" in text
     assert f'CONFIG_LOCALVERSION="-{variant}"' in text
     assert (f"CONFIG_{variant.upper()}=y" in text) and text.count("SAN=y") == 2 - (
         variant == "kcsan"
     )
+
+
+def test_an_option_is_asked_of_the_kernels_that_know_it() -> None:
+    option = "CONFIG_BLK_DEV_WRITE_MOUNTED=y\n"
+    older, newer = (kernel.configuration("uml", series) for series in ("6.1", "6.12"))
+    assert option not in older
+    assert option in newer
+    assert older == newer.replace(option, "")
 
 
 def test_unknown_variant_is_refused() -> None:
@@ -158,7 +166,7 @@ def test_half_a_kernel_is_not_taken_for_a_whole_one(
 ) -> None:
     debian = KernelTree("6.12", "6.12.1", "6.12.1-1", tmp_path, tmp_path, tmp_path, tmp_path)
     kernel.debug_kernel(debian, "kasan")
-    monkeypatch.setattr(kernel, "configuration", lambda variant: f"CONFIG_{variant}=y\n")
+    monkeypatch.setattr(kernel, "configuration", lambda variant, _series: f"CONFIG_{variant}=y\n")
 
     def fail(*_arguments: object) -> None:
         raise FastsyncError("no")

@@ -11,6 +11,7 @@ taken for a whole one.
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from fastsync_lab.host.kernels import (
     kbuild_variables,
     load_series,
     offer,
+    version_key,
 )
 from fastsync_lab.host.paths import cache_dir, locked
 from fastsync_lab.host.progress import Report, silent
@@ -99,12 +101,17 @@ def check_debug(variant: str) -> None:
     check_names("debug kernel", [variant], DEBUG)
 
 
-def configuration(variant: str) -> str:
-    """What is set in the kernel's configuration; all else is off, unless one of these needs it."""
+def configuration(variant: str, series: str) -> str:
+    """What is set in the kernel's configuration; all else is off, unless one of these needs it.
+
+    An option of later kernels has the first one that knows it in its line: "# since 6.8".
+    """
     folder = Path(__file__).parent
     configs = VARIANTS[variant].configs
     text = "".join((folder / f"{name}.config").read_text() for name in configs)
-    return "".join(line for line in text.splitlines(True) if line.startswith("CONFIG_"))
+    options = re.findall(r"^(CONFIG_.*?)(?: +# since (.+))?$", text, re.MULTILINE)
+    known = [line for line, since in options if version_key(since) <= version_key(series)]
+    return "".join(f"{line}\n" for line in known)
 
 
 def unmet(wanted: str, config: str) -> list[str]:
@@ -142,7 +149,7 @@ def built_kernel(tree: KernelTree, variant: str, *, report: Report = silent) -> 
     """
     name = folder_name(tree.debian_version)
     layout = Layout(debug_dir() / f"{name}-{variant}")
-    wanted = configuration(variant)
+    wanted = configuration(variant, tree.series)
     changes = variant_changes(tree, variant, report)
     # No chroot: the compiler need not be that of Debian's kernel, of which nothing is used.
     digest = hashlib.sha256(wanted.encode())
