@@ -21,6 +21,7 @@ from fastsync_lab.host.interrupt import guarded
 from fastsync_lab.host.paths import build_dir, repo_root
 from fastsync_lab.host.shell import last_lines, run, spawn
 from fastsync_lab.study.first_runs import (
+    FORMAT,
     FirstRun,
     failures,
     path,
@@ -117,12 +118,13 @@ def main() -> None:
 
         def result_of(runs: Sequence[FirstRun]) -> dict[str, Any]:
             return {
+                "format": FORMAT,
                 "commit": commit,
                 "processors": os.cpu_count(),
                 "runs": [asdict(one) for one in runs],
             }
 
-        kept = Keeper(path(), result_of, runs_of, ("commit",))
+        kept = Keeper(path(), result_of, runs_of, ("format", "commit"))
         logs = build_dir() / "first-runs"
         if not kept.parts:
             shutil.rmtree(logs, ignore_errors=True)

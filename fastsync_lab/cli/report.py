@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from fastsync_lab.study import calibration, first_runs, latencies, profiles
 from fastsync_lab.study.chapters import Section, absent, sections
 from fastsync_lab.study.grid import Part
 from fastsync_lab.study.html import document, element, inline, parts_of
-from fastsync_lab.study.keeper import tables_of, whole_results
+from fastsync_lab.study.keeper import tables_of
 from fastsync_lab.study.pages import load_full, write_pages
 from fastsync_lab.study.show import Studies
 from fastsync_lab.study.store import Result
@@ -55,7 +54,7 @@ WALKS = (
         name="crash",
         title="Power cuts",
         command="./fastsync crash all",
-        load=partial(whole_results, "crash"),
+        load=crash.load,
         parts=crash.parts,
         write=crash.write_crash,
         sentence=crash.sentence,
@@ -64,7 +63,7 @@ WALKS = (
         name="faults",
         title="I/O errors",
         command="./fastsync faults",
-        load=partial(whole_results, "faults"),
+        load=faults.load,
         parts=faults.parts,
         write=faults.write_faults,
         sentence=faults.sentence,

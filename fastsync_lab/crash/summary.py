@@ -14,7 +14,7 @@ from fastsync_lab.host.options import CONTROL, EAGER_MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.host.workload import programs_source
 from fastsync_lab.study.grid import Grid, Part, print_parts
-from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
+from fastsync_lab.study.keeper import Keeper, age_of, whole_results, write_blocks
 
 DOCUMENT, BLOCK = "docs/power-cuts.md", "crash"
 FORMAT = 3
@@ -247,6 +247,11 @@ def _not_counted(outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def load() -> list[Mapping[str, Any]]:
+    """The results of whole runs, one for each kernel series."""
+    return whole_results("crash", FORMAT)
+
+
 def write_crash() -> None:
     """Write results/crash-SERIES.json into docs/power-cuts.md, and a sentence into README.md."""
-    write_blocks(DOCUMENT, BLOCK, parts, sentence)
+    write_blocks(DOCUMENT, BLOCK, load(), parts, sentence)

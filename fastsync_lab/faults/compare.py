@@ -92,14 +92,14 @@ class Fault:
 class Result:
     """What came of a case. `calls` are the names of its operations; seconds are the host's.
 
-    `asked` is how many requests were to fail; None in results that are older than this count.
+    `asked` is how many requests were to fail.
     """
 
     case: Case
     calls: tuple[str, ...]
     faults: list[Fault] = field(default_factory=list)
     seconds: float = 0.0
-    asked: int | None = None
+    asked: int = 0
 
     @property
     def made(self) -> int:

@@ -28,7 +28,7 @@ from fastsync_lab.host.options import CONTROL, MODES
 from fastsync_lab.host.paths import results_dir
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.study.grid import Grid, Part, print_parts
-from fastsync_lab.study.keeper import Keeper, age_of, write_blocks
+from fastsync_lab.study.keeper import Keeper, age_of, whole_results, write_blocks
 
 DOCUMENT, BLOCK = "docs/io-errors.md", "faults"
 FORMAT = 3
@@ -112,7 +112,7 @@ def _load_case(data: Mapping[str, Any]) -> Result:
         first, op, effect, kind = line.split(" ", 3)
         faults.append(Fault(int(first), kind, int(op), effects[int(effect)]))
     calls = tuple(data["calls"].split())
-    return Result(Case(**data["case"]), calls, faults, data["seconds"], data.get("asked"))
+    return Result(Case(**data["case"]), calls, faults, data["seconds"], data["asked"])
 
 
 def _load_effect(data: Mapping[str, Any]) -> Effect:
@@ -123,7 +123,6 @@ def _load_effect(data: Mapping[str, Any]) -> Effect:
 
 # The requests that were to fail; those of them that were made again, and failed.
 COLUMNS = ("operations", "asked", "made", *RULES, "different")
-NOT_KEPT = "–"
 
 
 def table_rows(
@@ -140,18 +139,12 @@ def table_rows(
             different = len(differences) - sum(not one.rule for one in verdicts)
             rules[SAME_CALL] = made - different
         operations = sum(len(result.calls) * (result.made + 1) for result in mine)
-        counts = (made, *(rules[rule] for rule in RULES), different)
+        asked = sum(result.asked for result in mine)
+        counts = (asked, made, *(rules[rule] for rule in RULES), different)
         if mine:
             numbers = [f"{count:,}" for count in counts]
-            rows.append((mode, f"{operations:,}", asked_in_all(mine), *numbers))
+            rows.append((mode, f"{operations:,}", *numbers))
     return rows
-
-
-def asked_in_all(results: Iterable[Result]) -> str:
-    """How many requests were to fail, in some cases together."""
-    counts = [result.asked for result in results]
-    known = [count for count in counts if count is not None]
-    return f"{sum(known):,}" if len(known) == len(counts) else NOT_KEPT
 
 
 def not_made(results: Iterable[Result]) -> str:
@@ -159,7 +152,7 @@ def not_made(results: Iterable[Result]) -> str:
     thin = [
         f"{result.asked - result.made:,} of the {result.asked:,} of {result.case.name}"
         for result in results
-        if result.asked is not None and result.made < result.asked
+        if result.made < result.asked
     ]
     return f"Requests that were not made a second time: {', '.join(thin)}." if thin else ""
 
@@ -227,6 +220,11 @@ def _age(result: Mapping[str, Any]) -> str:
     return age_of(result, sweeper=sweeper_digest())
 
 
+def load() -> list[Mapping[str, Any]]:
+    """The results of whole runs, one for each kernel series."""
+    return whole_results("faults", FORMAT)
+
+
 def write_faults() -> None:
     """Write results/faults-SERIES.json into docs/io-errors.md, and a sentence into README.md."""
-    write_blocks(DOCUMENT, BLOCK, parts, sentence)
+    write_blocks(DOCUMENT, BLOCK, load(), parts, sentence)

@@ -314,7 +314,7 @@ def path() -> Path:
 
 def load() -> list[Result]:
     """The last calibration, if there was one."""
-    return read_results([path()])
+    return read_results([path()], FORMAT)
 
 
 def write_calibration() -> None:

@@ -9,6 +9,7 @@ from fastsync_lab.host.paths import repo_root, results_dir
 from fastsync_lab.study.grid import Grid, Part
 from fastsync_lab.study.keeper import Result, read_results, write_tables
 
+FORMAT = 1
 DOCUMENT, BLOCK = "docs/lab.md", "first-runs"
 
 
@@ -61,7 +62,7 @@ def path() -> Path:
 
 def load() -> list[Result]:
     """The last whole series, if there was one."""
-    return read_results([path()])
+    return read_results([path()], FORMAT)
 
 
 def parts(result: Result) -> list[Part]:

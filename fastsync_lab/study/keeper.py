@@ -78,22 +78,30 @@ def result_files(pattern: str) -> list[Path]:
     return [path for path in paths if not path.name.endswith(PARTIAL)]
 
 
-def read_results(paths: Iterable[Path]) -> list[Result]:
+def read_results(paths: Iterable[Path], form: int) -> list[Result]:
     """What is kept in these files, in the order of their names; a file may be missing.
 
-    Raises FastsyncError for a file that is no result.
+    Raises FastsyncError for a file that is no result of that format.
     """
-    return [read_result(path) for path in sorted(paths) if path.exists()]
+    return [read_result(path, form) for path in sorted(paths) if path.exists()]
 
 
-def read_result(path: Path) -> Result:
-    """What is kept in a file. Raises FastsyncError when it cannot be read, or is no result."""
+def read_result(path: Path, form: int) -> Result:
+    """What is kept in a file.
+
+    Raises FastsyncError when it cannot be read, or is no result of that format.
+    """
     try:
         result = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise FastsyncError(f"cannot read the results in {path}: {error}") from error
     if not isinstance(result, dict):
         raise FastsyncError(f"{path} holds no results")
+    if (found := result.get("format")) != form:
+        raise FastsyncError(
+            f"{path} is of another version (format {found}, this one reads {form}); "
+            "remove it, or measure it again"
+        )
     return result
 
 
@@ -118,15 +126,20 @@ def age_of(result: Result, **deciding: str) -> str:
     return ", ".join([modules, *(f"{one} {said}" for one, said in ages.items() if said == OLDER)])
 
 
-def whole_results(kind: str) -> list[Result]:
-    """The results of whole runs with our modules: results/KIND-SERIES.json."""
-    results = read_results(path for path in result_files(f"{kind}-*") if "quick" not in path.name)
+def whole_results(kind: str, form: int) -> list[Result]:
+    """The results of whole runs with our modules: results/KIND-SERIES.json.
+
+    Raises FastsyncError for a file that is no result of that format.
+    """
+    paths = [path for path in result_files(f"{kind}-*") if "quick" not in path.name]
+    results = read_results(paths, form)
     return [one for one in results if one.get("complete") and one.get("modules") == OURS]
 
 
 def write_blocks(
     document: str,
     kind: str,
+    results: Sequence[Result],
     parts: Callable[[Result], list[Paragraph]],
     sentence: Callable[[Result], str],
 ) -> None:
@@ -134,7 +147,6 @@ def write_blocks(
 
     Raises FastsyncError when one of these lacks the marks named `kind`.
     """
-    results = whole_results(kind)
     write_tables(repo_root() / document, kind, results, parts)
     if results:
         write_block(repo_root() / FRONT, kind, "\n\n".join(map(sentence, results)))

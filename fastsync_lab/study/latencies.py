@@ -203,7 +203,7 @@ def path() -> Path:
 
 def load() -> list[Result]:
     """The last measurement, if there was one."""
-    return read_results([path()])
+    return read_results([path()], FORMAT)
 
 
 def write_latencies() -> None:

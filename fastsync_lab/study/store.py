@@ -171,7 +171,7 @@ def full_results() -> list[Path]:
 
 def load_result(path: Path) -> Result:
     """A whole result. Raises FastsyncError when it cannot be read, or is not whole."""
-    data = read_result(path)
+    data = read_result(path, FORMAT)
     if not data.get("complete"):
         raise FastsyncError(f"{path} is of an interrupted run; run it again to complete it")
     try:
@@ -182,8 +182,6 @@ def load_result(path: Path) -> Result:
 
 def parse_result(data: Mapping[str, Any]) -> Result:
     """A result from its JSON. Raises KeyError, TypeError or ValueError when it is none."""
-    if data["format"] != FORMAT:
-        raise ValueError(f"format {data['format']}")
     kernel = upstream_version(data["environment"]["debian_version"])
     return Result(
         study=data["study"],

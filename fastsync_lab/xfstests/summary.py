@@ -19,6 +19,7 @@ from fastsync_lab.xfstests.results import (
     DIED,
     FAIL,
     FLAKY,
+    FORMAT,
     HUNG,
     NOT_RUN,
     OF_MODE,
@@ -178,7 +179,7 @@ def asked_for(runs: Mapping[str, Runs]) -> Grid:
 
 def load() -> list[Result]:
     """What the last runs left, one for each kernel series."""
-    return read_results(result_files("xfstests-*"))
+    return read_results(result_files("xfstests-*"), FORMAT)
 
 
 def write_xfstests() -> None:

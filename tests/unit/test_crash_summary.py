@@ -197,8 +197,9 @@ def test_digest_is_of_what_runs_and_judges(tmp_path: Path, monkeypatch: pytest.M
 def test_results_go_into_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     monkeypatch.setattr(summary, "write_blocks", lambda *arguments: written.append(arguments))
+    monkeypatch.setattr(summary, "load", list)
     summary.write_crash()
-    assert written == [(summary.DOCUMENT, "crash", summary.parts, summary.sentence)]
+    assert written == [(summary.DOCUMENT, "crash", [], summary.parts, summary.sentence)]
 
 
 def test_a_result_says_what_it_is_of(builds: Builds) -> None:

@@ -319,15 +319,6 @@ def test_a_case_that_is_thin_is_named(
     assert f"Requests that{shown}" == f"{said}\n"
 
 
-def test_a_result_without_these_counts_can_still_be_shown(builds: Builds) -> None:
-    results = [STOCK, result("defer", STOCK.faults[0])]
-    kept = summary.result_of([one.case for one in results], results, summary.about(builds))
-    for one in kept["cases"]:
-        del one["asked"], one["made"]
-    assert [one.asked for one in summary.load_results(kept)] == [None, None]
-    assert "| defer | 10 | – | 1 | 1 | 0 | 0 | 0 | 0 |" in in_markdown(summary.parts(kept))
-
-
 def test_digest_is_of_all_that_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The scripts and what judges, the explorer's oracle and the kernel's bugs, the device."""
     for name in summary.DECIDING:

@@ -114,6 +114,7 @@ def test_a_whole_series_is_written_into_its_document(
     kept.write_first_runs()
     assert load() == [] and document.read_text() == nothing
     runs = [vars(FirstRun(0, 300.0, 90.0, 610))]
-    write_json(kept.path(), {"processors": 2, "runs": runs, "commit": "0123456789abcdef"})
+    result = {"format": 1, "processors": 2, "runs": runs, "commit": "0123456789abcdef"}
+    write_json(kept.path(), result)
     kept.write_first_runs()
     assert "| 1 | 0 | 300 | 90 | 610 |" in document.read_text()

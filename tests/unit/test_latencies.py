@@ -125,7 +125,7 @@ def test_it_is_kept_and_written_into_the_document(
     document = tmp_path / latencies.DOCUMENT
     document.parent.mkdir()
     document.write_text("a\n" + "\n".join(marks(latencies.BLOCK)) + "\nb\n")
-    latencies.path().write_text(json.dumps(result()))
+    latencies.path().write_text(json.dumps({"format": latencies.FORMAT, **result()}))
     latencies.write_latencies()
     text = document.read_text()
     assert text.startswith("a\n") and text.endswith("\nb\n") and "| `b` | 102.0 : 100.0 |" in text

@@ -188,10 +188,10 @@ def test_the_page_lies_in_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert path.read_text().startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.parametrize("text", ["<<<<<<< ours\n{}", "[]"])
+@pytest.mark.parametrize("text", ["<<<<<<< ours\n{}", "[]", '{"format": 2}', "{}"])
 def test_a_file_that_is_no_result_is_one_clear_line(text: str, tmp_path: Path) -> None:
     file = tmp_path / "crash-6.12.json"
     file.write_text(text)
     with pytest.raises(FastsyncError, match=r"crash-6\.12\.json") as error:
-        read_results([file, tmp_path / "crash-7.2.json"])
+        read_results([file, tmp_path / "crash-7.2.json"], 3)
     assert "\n" not in str(error.value)
