@@ -41,7 +41,7 @@ CASES = (
 STATES = 16
 SECTORS = PAGE // SECTOR
 # ext4_mount_msg_ratelimit: ten in five seconds, which pass faster in QEMU.
-RATE_LIMITED = re.compile(r"EXT4-fs .*: (mounted|unmounting) filesystem |callbacks suppressed")
+RATE_LIMITED = re.compile(r"EXT4-fs .*: (mounted|unmounting) filesystem[ .]|callbacks suppressed")
 # Bytes of the superblock and of an inode: stamps, and checksums over them.
 SUPER_STAMPS = (*range(44, 52), *range(1020, 1024))
 INODE_STAMPS = (*range(8, 24), 124, 125, 130, 131, *range(132, 144))
