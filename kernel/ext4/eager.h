@@ -62,6 +62,13 @@ struct ext4_eager_counts {
 /* Beside the threshold, in the same word: it is lower where that is better. */
 #define EXT4_EAGER_ADAPTS	0x00010000
 
+/* How far settling has got, for those who log meanwhile. Written by the worker. */
+struct ext4_eager_pace {
+	unsigned int	sent;	/* blocks of pages, and of the next ones; 0: it sends none */
+	unsigned int	held;	/* blocks of the log, when it began, ... */
+	unsigned int	logged;	/* ... and copies, but at least a part of what there may be */
+};
+
 /* In struct ext4_sb_info. */
 struct ext4_eager_sb {
 	unsigned int	pages;		/* the threshold; 0: the option is off */
@@ -95,6 +102,9 @@ struct ext4_eager_sb {
 	atomic_t	nr_ahead; /* blocks that files have ahead, or have used up */
 	unsigned int	paced;	/* pages since the worker has paused, */
 	struct blk_plug	plug;	/* which it holds until it does */
+	struct ext4_eager_pace pace;
+	atomic_t	behind;	/* who wait until it has caught up, ... */
+	wait_queue_head_t catches_up; /* ... here */
 	wait_queue_head_t wait;
 	struct workqueue_struct *queue;
 	struct delayed_work work;

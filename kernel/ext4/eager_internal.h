@@ -86,6 +86,13 @@ do {									\
 	ext4_eager_note_wait(&__sbi->s_eager, __since);			\
 } while (0)
 
+static inline unsigned int ext4_eager_blocks(struct super_block *sb,
+					     unsigned int pages)
+{
+	/* Blocks may be larger than pages; such files are not logged. */
+	return ((u64)pages << PAGE_SHIFT) >> sb->s_blocksize_bits;
+}
+
 /* How long copies may stay in the log, as write-back's interval: 5 s. */
 #define EXT4_EAGER_SETTLE_AFTER	(5 * HZ)
 
@@ -133,6 +140,9 @@ struct ext4_eager_inode *ext4_eager_get(struct inode *inode);
 void ext4_eager_list(struct inode *inode);
 
 /* eager_pace.c */
+void ext4_eager_keep_pace(struct super_block *sb);
+void ext4_eager_begin_places(struct super_block *sb);
+void ext4_eager_end_places(struct super_block *sb);
 int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range);
 void ext4_eager_wait_for_range(struct inode *inode, struct ext4_eager_range range);
 int ext4_eager_put_in_place(struct inode *inode, struct ext4_eager_range range);

@@ -19,11 +19,25 @@
  * The pages between two pauses are one plug: new files often lie side by side, and
  * one request then has the pages of many.
  *
+ * Who syncs one burst after the other may log faster than places are written. Until the
+ * log is full he would notice nothing, and then wait for all that is left. So he may use
+ * as large a share of the room in the log as settling has sent of its pages, and waits
+ * for a few of them at each sync.
+ *
  * A worked example; 100 pages have copies, somebody appends and syncs all the time:
  *
  *   Settling begins, sends 16 pages, and pauses.
  *   A burst is written: 16 pages are sent beside its flush. Three more like that.
  *   Somebody unlinks the file: its eviction waits for settling. No more pauses.
+ *
+ * Another one; settling has 600 pages, the log has room for 600 blocks, and somebody
+ * writes 20 of these pages anew before each sync:
+ *
+ *   16 blocks may be logged before the first page has been sent, and 16 for 16 pages.
+ *   16 pages are sent at once, and 16 with each burst: each takes him 4 blocks further.
+ *   His tenth sync finds 180 blocks, and 176 may have been logged. It waits, so there is
+ *   no pause: 16 pages are sent, and it goes on.
+ *   All pages have been sent: nobody waits any more.
  *
  * Invariants and why they hold
  * ----------------------------
@@ -39,8 +53,13 @@
  * - Nobody waits for a pause. Who waits for settling says so first (waiting), which ends
  *   the pause and keeps settling from making another. Who waits until fewer pages are
  *   dirty does not know what he waits for: write-back tells (ext4_eager_keeps_often()).
- * - The log does not fill up for it: from three eighths on, or of the copies that
- *   there may be, there are no pauses. At a half data goes into place (eager_sync.c).
+ * - The log does not fill up for it: from three eighths on, or three quarters of the
+ *   copies that there may be, there are no pauses. At a half data goes into place
+ *   (eager_sync.c).
+ * - Who waits until settling has caught up waits for a few batches, or until it sends no
+ *   more. It sends more, for he says that he waits (behind): then there is no pause,
+ *   except for one that begins as he learns that it has caught up. He holds nothing that
+ *   it needs: who waits for a settling to end holds as much.
  *
  * Lock order
  * ----------
@@ -60,15 +79,136 @@
  */
 #define EXT4_EAGER_PACE_PAGES	16
 
+/* Who logs waits for no more than this at a sync: others may have filled the log. */
+#define EXT4_EAGER_WAIT_PAGES	(4 * EXT4_EAGER_PACE_PAGES)
+
+/*
+ * What may be used now of something, of which there is @most, if @used was when settling
+ * began, and it has sent @sent of @all? What settling does not decide is left to others.
+ */
+static unsigned int ext4_eager_may_use(unsigned int used, unsigned int most,
+				       unsigned int sent, unsigned int all)
+{
+	if (used >= most || sent >= all)
+		return UINT_MAX;
+	return used + mult_frac(most - used, sent, all);
+}
+
+/* Is more logged than settling keeps up with? */
+static bool ext4_eager_is_ahead(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	const struct ext4_eager_pace *pace = &eager->pace;
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	/*
+	 * About so many are to be sent: some are clean by now, some that were logged
+	 * meanwhile lie where the search has been.
+	 */
+	unsigned int all = atomic_read(&eager->nr_logged);
+	/* The rest is of this settling then: see ext4_eager_begin_places(). */
+	unsigned int sent = smp_load_acquire(&pace->sent);
+
+	if (!sent)
+		return false;
+	return jbd2_burst_held(journal) >
+		ext4_eager_may_use(READ_ONCE(pace->held),
+				   journal->j_total_len / 16 * 7, sent, all) ||
+		all > ext4_eager_may_use(READ_ONCE(pace->logged),
+					 eager->max_logged / 8 * 7, sent, all);
+}
+
+/* Has settling sent enough since @sent for one sync to wait for, or all? */
+static bool ext4_eager_has_sent(struct ext4_eager_sb *eager, unsigned int sent,
+				unsigned int enough)
+{
+	return READ_ONCE(eager->pace.sent) - sent >= enough;
+}
+
+/**
+ * ext4_eager_keep_pace - wait until settling keeps up with what is logged
+ * @sb: the file system
+ *
+ * Not longer than until it has sent EXT4_EAGER_WAIT_PAGES, or sends no more.
+ */
+void ext4_eager_keep_pace(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	unsigned int enough = ext4_eager_blocks(sb, EXT4_EAGER_WAIT_PAGES);
+	unsigned int sent = READ_ONCE(eager->pace.sent);
+	u64 begun = READ_ONCE(eager->begun);
+	ktime_t since;
+
+	if (likely(!ext4_eager_is_ahead(sb)))
+		return;
+	since = ktime_get();
+	atomic_inc(&eager->behind);
+	jbd2_burst_end_pause(EXT4_SB(sb)->s_journal);
+	wait_event(eager->catches_up, !ext4_eager_is_ahead(sb) ||
+		   ext4_eager_has_sent(eager, sent, enough) ||
+		   READ_ONCE(eager->begun) != begun);
+	atomic_dec(&eager->behind);
+	ext4_eager_note_wait(eager, since);
+}
+
 /* Is there no time to pause? */
 static bool ext4_eager_in_haste(journal_t *journal)
 {
-	struct ext4_eager_sb *eager = ext4_eager_of(journal->j_private);
+	struct super_block *sb = journal->j_private;
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 
 	return atomic_read(&eager->waiting) || ext4_eager_keeps_often(eager) ||
 		is_journal_aborted(journal) || READ_ONCE(eager->lost) ||
+		(atomic_read(&eager->behind) && ext4_eager_is_ahead(sb)) ||
 		jbd2_burst_held(journal) > journal->j_total_len / 8 * 3 ||
 		atomic_read(&eager->nr_logged) > eager->max_logged / 4 * 3;
+}
+
+/**
+ * ext4_eager_begin_places - settling is about to write places
+ * @sb: the file system
+ */
+void ext4_eager_begin_places(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	struct ext4_eager_pace *pace = &eager->pace;
+	journal_t *journal = EXT4_SB(sb)->s_journal;
+	unsigned int held = jbd2_burst_held(journal);
+	unsigned int nr = atomic_read(&eager->nr_logged);
+
+	WRITE_ONCE(pace->held, max(held, journal->j_total_len / 8));
+	WRITE_ONCE(pace->logged, max(nr, eager->max_logged / 4));
+	/* Nobody waits for the first pages. */
+	smp_store_release(&pace->sent,
+			  ext4_eager_blocks(sb, EXT4_EAGER_PACE_PAGES));
+	eager->paced = 0;
+	blk_start_plug(&eager->plug);
+}
+
+/**
+ * ext4_eager_end_places - settling sends no more
+ * @sb: the file system
+ */
+void ext4_eager_end_places(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+
+	blk_finish_plug(&eager->plug);
+	WRITE_ONCE(eager->pace.sent, 0);
+	wake_up_all(&eager->catches_up);
+}
+
+/* Send what has been collected, and pause. */
+static void ext4_eager_send(struct super_block *sb)
+{
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+
+	blk_finish_plug(&eager->plug);
+	WRITE_ONCE(eager->pace.sent,
+		   eager->pace.sent + ext4_eager_blocks(sb, eager->paced));
+	wake_up_all(&eager->catches_up);
+	eager->paced = 0;
+	jbd2_burst_pause(EXT4_SB(sb)->s_journal, ext4_eager_in_haste);
+	blk_start_plug(&eager->plug);
 }
 
 /*
@@ -157,13 +297,8 @@ int ext4_eager_write_range(struct inode *inode, struct ext4_eager_range range)
 	int err = 0;
 
 	while (!err) {
-		if (eager->paced >= EXT4_EAGER_PACE_PAGES) {
-			eager->paced = 0;
-			blk_finish_plug(&eager->plug);
-			jbd2_burst_pause(EXT4_SB(sb)->s_journal,
-					 ext4_eager_in_haste);
-			blk_start_plug(&eager->plug);
-		}
+		if (eager->paced >= EXT4_EAGER_PACE_PAGES)
+			ext4_eager_send(sb);
 		nr = ext4_eager_next_pages(inode, range,
 					   EXT4_EAGER_PACE_PAGES - eager->paced,
 					   &eager->plug, &pages);

@@ -131,9 +131,9 @@ static int ext4_eager_for_each(struct ext4_eager_sb *eager,
 }
 
 /* Write the places of all files that are listed; these go to @settled. */
-static int ext4_eager_write_all(struct ext4_eager_sb *eager,
-				struct list_head *settled)
+static int ext4_eager_write_all(struct super_block *sb, struct list_head *settled)
 {
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
 	LIST_HEAD(listed);
 	LIST_HEAD(written);
 	int err, err2;
@@ -142,10 +142,10 @@ static int ext4_eager_write_all(struct ext4_eager_sb *eager,
 	spin_lock_irq(&eager->lock);
 	list_splice_init(&eager->inodes, &listed);
 	spin_unlock_irq(&eager->lock);
-	blk_start_plug(&eager->plug);
+	ext4_eager_begin_places(sb);
 	err = ext4_eager_for_each(eager, &listed, &written,
 				  ext4_eager_write_places);
-	blk_finish_plug(&eager->plug);
+	ext4_eager_end_places(sb);
 	err2 = ext4_eager_for_each(eager, &written, settled,
 				   ext4_eager_wait_for_places);
 	return err ?: err2;
@@ -228,7 +228,7 @@ static void ext4_eager_settle_once(struct super_block *sb, u64 number)
 		ext4_eager_give_up(sb, ret);
 		return;
 	}
-	err = ext4_eager_write_all(eager, &settled);
+	err = ext4_eager_write_all(sb, &settled);
 	if (!err && ret)
 		err = jbd2_burst_settle_end(journal, tid, &eager->lost);
 	/* Since, or if there was nothing to end. */
@@ -400,6 +400,7 @@ void ext4_eager_init_sb(struct ext4_sb_info *sbi)
 	spin_lock_init(&eager->lock);
 	INIT_LIST_HEAD(&eager->inodes);
 	init_waitqueue_head(&eager->wait);
+	init_waitqueue_head(&eager->catches_up);
 	INIT_DELAYED_WORK(&eager->work, ext4_eager_work);
 }
 

@@ -177,25 +177,33 @@ static bool ext4_eager_is_full(struct super_block *sb, unsigned int blocks)
 		nr + blocks > eager->max_logged;
 }
 
-/*
- * If the log is full of data wait until one settling has ended. In place the sync would
- * wait for that and for another, if the log has copies of the file.
- */
-static void ext4_eager_wait_for_room(struct inode *inode)
+static bool ext4_eager_has_changed(struct ext4_eager_inode *ei)
 {
-	struct ext4_eager_sb *eager = ext4_eager_of(inode->i_sb);
-	u64 done = READ_ONCE(eager->done);
+	bool changed;
 
-	if (ext4_eager_may_have_copies(inode) &&
-	    unlikely(ext4_eager_is_full(inode->i_sb, 0)))
-		ext4_eager_wait_event(inode->i_sb,
-				      READ_ONCE(eager->done) > done);
+	spin_lock(&ei->lock);
+	changed = !ext4_eager_is_empty(ei->window);
+	spin_unlock(&ei->lock);
+	return changed;
 }
 
-static unsigned int ext4_eager_blocks(struct super_block *sb, unsigned int pages)
+/*
+ * Wait until settling keeps up with what is logged, and if the log is full of data
+ * nevertheless, until one settling has ended. In place the sync would wait for that and
+ * for another, if the log has copies of the file.
+ */
+static void ext4_eager_wait_for_room(struct ext4_eager_inode *ei)
 {
-	/* Blocks may be larger than pages; such files are not logged. */
-	return ((u64)pages << PAGE_SHIFT) >> sb->s_blocksize_bits;
+	struct super_block *sb = ei->inode->i_sb;
+	struct ext4_eager_sb *eager = ext4_eager_of(sb);
+	u64 done;
+
+	if (!ext4_eager_may_have_copies(ei->inode) || !ext4_eager_has_changed(ei))
+		return;
+	ext4_eager_keep_pace(sb);
+	done = READ_ONCE(eager->done);
+	if (unlikely(ext4_eager_is_full(sb, 0)))
+		ext4_eager_wait_event(sb, READ_ONCE(eager->done) > done);
 }
 
 /* How many blocks may be logged for a sync. */
@@ -349,7 +357,7 @@ static bool ext4_eager_log_data(struct inode *inode)
 	ei = ext4_eager_get(inode);
 	if (!ei)
 		return false;
-	ext4_eager_wait_for_room(inode);
+	ext4_eager_wait_for_room(ei);
 	mutex_lock(&ei->mutex);
 	window = ext4_eager_take_window(ei);
 	if (!ext4_eager_is_empty(window)) {
