@@ -12,8 +12,8 @@ PYTHON_CODE := fastsync_lab tests
 KERNELS := $(shell sed -n 's/^\[kernel\."\(.*\)"\]$$/\1/p' fastsync_lab/host/kernels.toml)
 KERNEL_IN_FULL := 6.12
 KERNEL_IN_SHORT := 7.2
-# One more than processors, for a worker waits now and then: for the lock of a build, for a guest's end.
-WORKERS := $(shell expr $$(nproc) + 1)
+# Two more than processors, for a worker waits now and then: for the lock of a build, for a guest's end.
+WORKERS := $(shell expr $$(nproc) + 2)
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --durations 20
 
 builds_of = build-$(1) build-$(1)-stock

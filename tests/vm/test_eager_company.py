@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fastsync_lab.host.build import ModuleSet, build_modules
-from fastsync_lab.host.kernels import KernelTree
+from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, other_fs
 from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import FILE, MNT, GuestFs
-from tests.vm.planted import patch_of
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
@@ -133,28 +131,6 @@ def test_settling_that_writes_newer_pages_pauses_for_others(large: GuestFs) -> N
         settlings, settled_us = numbers(large, script)
     assert settlings == 1
     assert settled_us > 160_000
-
-
-@IN_TIME
-@pytest.mark.parametrize("fault", ["", "eager-pace-not-kept"])
-def test_who_logs_faster_than_places_are_written_waits_often_and_never_long(
-    vm: Vm, tree: KernelTree, fsops: str, flashdev: Path, fault: str
-) -> None:
-    """Pages anywhere, five for each sync, on a device that takes one request at a time."""
-    modules = build_modules(tree, fault=patch_of(fault) if fault else None)
-    script = f"""
-    fio --name=x --directory={MNT} --ioengine=psync --rw=randwrite --bs=4k --size=32m --fsync=5 \\
-        --fallocate=none --randseed=1 --output-format=json >/tmp/fio || exit
-    python3 -c 'import json; job = json.load(open("/tmp/fio"))["jobs"][0]
-print(job["sync"]["lat_ns"]["max"] // 1000)'
-    count settlings; count settle_max_us"""
-    with (
-        other_fs(vm, fsops, modules, flashdev, load_profile("emmc"), 400) as fs,
-        fs.mounted(OPTIONS),
-    ):
-        longest_us, settlings, settled_us = numbers(fs, script)
-    assert settlings > 5
-    assert (longest_us > settled_us / 8) == bool(fault), (longest_us, settled_us)
 
 
 # While copies may still be in the log. ext4 then logs the file's data by itself.
