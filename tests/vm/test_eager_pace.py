@@ -22,7 +22,10 @@ pytestmark = pytest.mark.usefixtures("bursts")
 def test_who_logs_faster_than_places_are_written_waits_often_and_never_long(
     vm: Vm, tree: KernelTree, fsops: str, flashdev: Path, fault: str
 ) -> None:
-    """Pages anywhere, five for each sync, on a device that takes one request at a time."""
+    """Pages anywhere, five for each sync, on a device that takes one request at a time.
+
+    The longest sync took 18 ms where the longest settling took 580, and 129 of 770 before.
+    """
     modules = build_modules(tree, fault=patch_of(fault) if fault else None)
     script = f"""
     fio --name=x --directory={MNT} --ioengine=psync --rw=randwrite --bs=4k --size=32m --fsync=5 \\
@@ -36,4 +39,4 @@ print(job["sync"]["lat_ns"]["max"] // 1000)'
     ):
         longest_us, settlings, settled_us = numbers(fs, script)
     assert settlings > 5
-    assert (longest_us > settled_us / 8) == bool(fault), (longest_us, settled_us)
+    assert (longest_us > settled_us / 12) == bool(fault), (longest_us, settled_us)
