@@ -9,10 +9,9 @@ from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, other_fs
-from tests.vm.eagerfs import OPTIONS
+from tests.vm.eagerfs import OPTIONS, numbers
 from tests.vm.guestfs import MNT
 from tests.vm.planted import patch_of
-from tests.vm.test_eager_company import numbers
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
