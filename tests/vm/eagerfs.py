@@ -14,19 +14,6 @@ from tests.vm.tracing import trace_requests
 OPTIONS = f"eager_sync=100,{NO_PERIODIC_COMMIT}"
 Sent = tuple[str, int]  # the kind of a request, as the kernel has it, and its bytes
 
-# For the scripts of numbers().
-FUNCTIONS = """
-kib() {{ awk '{{print int($7 / 2)}}' /sys/block/{node}/stat; }}  # written so far
-ms() {{ awk '{{print int($1 * 1000)}}' /proc/uptime; }}
-write() {{ dd if=/dev/zero of=$1 conv=notrunc$4 status=none bs=$2 count=$3 oflag=append; }}
-count() {{ awk -v name=$1 '$1 == name {{print $2}}' /sys/fs/ext4/{node}/eager_stats; }}
-over() {{ dd if=/dev/zero of=$1 conv=notrunc$5 status=none bs=$2 count=$3 seek=$4; }}
-# The log has copies of the first page of f and of the last, and 24 MB between are dirty.
-far_apart() {{
-    over $m/f 1M 24 1; sync; over $m/f 4k 1 0 ,fsync; write $m/f 4k 1 ,fsync; over $m/f 1M 24 1
-}}
-"""
-
 # For one script after another. Images and files are compared in the guest's memory.
 TOOLS = """
 f={file}; m={mnt}; img={image}
@@ -130,9 +117,3 @@ def burst_blocks(fs: GuestFs) -> list[int]:
     blocks = changed_in_log(fs)
     assert len(blocks) == 3, blocks
     return blocks
-
-
-def numbers(fs: GuestFs, script: str) -> list[int]:
-    """What a script prints that uses FUNCTIONS."""
-    functions = FUNCTIONS.format(node=fs.node)
-    return list(map(int, fs.vm.run(f"{functions}\nm={MNT}\n{script}").stdout.split()))

@@ -9,14 +9,25 @@ from fastsync_lab.host.build import ModuleSet
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
 from tests.vm.conftest import IN_TIME, other_fs
-from tests.vm.eagerfs import OPTIONS, numbers, run
-from tests.vm.guestfs import FILE, GuestFs
+from tests.vm.eagerfs import OPTIONS, run
+from tests.vm.guestfs import FILE, MNT, GuestFs
 
 pytestmark = pytest.mark.usefixtures("bursts")
 
 KIB = 1024
 LARGE_LOG = "-J size=128"
 OTHER = "/dev/ram0"
+FUNCTIONS = """
+kib() {{ awk '{{print int($7 / 2)}}' /sys/block/{node}/stat; }}  # written so far
+ms() {{ awk '{{print int($1 * 1000)}}' /proc/uptime; }}
+write() {{ dd if=/dev/zero of=$1 conv=notrunc$4 status=none bs=$2 count=$3 oflag=append; }}
+count() {{ awk -v name=$1 '$1 == name {{print $2}}' /sys/fs/ext4/{node}/eager_stats; }}
+over() {{ dd if=/dev/zero of=$1 conv=notrunc$5 status=none bs=$2 count=$3 seek=$4; }}
+# The log has copies of the first page of f and of the last, and 24 MB between are dirty.
+far_apart() {{
+    over $m/f 1M 24 1; sync; over $m/f 4k 1 0 ,fsync; write $m/f 4k 1 ,fsync; over $m/f 1M 24 1
+}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +35,12 @@ def large(vm: Vm, fsops: str, modules: ModuleSet, flashdev: Path) -> Iterator[Gu
     """A file system whose log has room for megabytes of data."""
     with other_fs(vm, fsops, modules, flashdev, load_profile("sata-ssd"), 400) as fs:
         yield fs
+
+
+def numbers(fs: GuestFs, script: str) -> list[int]:
+    """What a script prints that uses FUNCTIONS."""
+    functions = FUNCTIONS.format(node=fs.node)
+    return list(map(int, fs.vm.run(f"{functions}\nm={MNT}\n{script}").stdout.split()))
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from fastsync_lab.host.build import build_modules
 from fastsync_lab.host.kernels import KernelTree
 from fastsync_lab.machine.device import load_profile
 from fastsync_lab.machine.vm import Vm
+from fastsync_lab.study.fio import job_of
 from tests.vm.conftest import IN_TIME, other_fs
-from tests.vm.eagerfs import OPTIONS, numbers
+from tests.vm.eagerfs import OPTIONS, run
 from tests.vm.guestfs import MNT
 from tests.vm.planted import patch_of
 
@@ -26,16 +27,16 @@ def test_who_logs_faster_than_places_are_written_waits_often_and_never_long(
     The longest sync took 18 ms where the longest settling took 580, and 129 of 770 before.
     """
     modules = build_modules(tree, fault=patch_of(fault) if fault else None)
-    script = f"""
-    fio --name=x --directory={MNT} --ioengine=psync --rw=randwrite --bs=4k --size=32m --fsync=5 \\
-        --fallocate=none --randseed=1 --output-format=json >/tmp/fio || exit
-    python3 -c 'import json; job = json.load(open("/tmp/fio"))["jobs"][0]
-print(job["sync"]["lat_ns"]["max"] // 1000)'
-    count settlings; count settle_max_us"""
+    fio = (
+        f"fio --name=x --directory={MNT} --ioengine=psync --rw=randwrite --bs=4k --size=32m "
+        "--fsync=5 --fallocate=none --randseed=1 --output-format=json"
+    )
     with (
         other_fs(vm, fsops, modules, flashdev, load_profile("emmc"), 400) as fs,
         fs.mounted(OPTIONS),
     ):
-        longest_us, settlings, settled_us = numbers(fs, script)
-    assert settlings > 5
+        longest_us = job_of(vm.run(fio).stdout)["sync"]["lat_ns"]["max"] // 1000
+        (after,) = run(fs, "s")
+    settled_us = after["settle_max_us"]
+    assert after["settlings"] > 5
     assert (longest_us > settled_us / 12) == bool(fault), (longest_us, settled_us)
